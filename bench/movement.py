@@ -180,7 +180,7 @@ def _coupling(
     after = after / after.sum() * before.sum()
 
     def sample() -> object:
-        return coupling.lead(coupling.between(before, after), 0, rng)
+        return coupling.draw(coupling.between(before, after), 0, rng)
 
     found = take_turns(
         {

@@ -36,7 +36,7 @@ def main(days: int = 10, trees: int = 50) -> dict[str, tuple[float, float]]:
     )
     costs = users / users.sum(axis=1, keepdims=True) @ metric.distances
     # Trees lengthen distances, here about sevenfold (forest.stretch()): let costs count that much more.
-    forest, walked = Forest.grown(metric, rng, trees=trees, kappa=7.0), np.zeros(2)
+    forest, walked = Forest.grow(metric, rng, trees=trees, kappa=7.0), np.zeros(2)
     for walk in range(trees):
         stand = forest.begin(0, walk)
         for row in costs:

@@ -1,4 +1,4 @@
-"""What all tests share: the same everywhere, and skips that cannot hide.
+"""Shared test setup: the same environment everywhere, and no hidden skips.
 
 Hypothesis chooses the same examples on every machine, however slow, and writes nothing. Look for
 new ones with ``--hypothesis-profile=default``.

@@ -1,4 +1,4 @@
-"""The command line, called in this process or as a process of its own."""
+"""Fixtures that call the command line in this process or in a subprocess."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Result(NamedTuple):
         return value
 
     def fails(self, code: int) -> str:
-        """The error message, which must be there, without a traceback, and alone."""
+        """The error message: required, without a traceback, and the only output."""
         assert (self.code, self.out) == (code, ""), (self.code, self.out, self.err)
         assert "Traceback" not in self.err
         assert self.err.strip()
@@ -103,8 +103,12 @@ def write_town(folder: Path, side: int) -> Town:
         if there in name
     ]
     ids = {street: f"-{name[street[0]]}_{name[street[1]]}" for street in streets}
-    metres = {street: 90.0 + 7.0 * ((3 * at) % 11) for at, street in enumerate(streets)}
-    limits = {street: (8.33, 13.89)[at % 3 == 0] for at, street in enumerate(streets)}
+    metres = {
+        street: 90.0 + 7.0 * ((3 * index) % 11) for index, street in enumerate(streets)
+    }
+    limits = {
+        street: (8.33, 13.89)[index % 3 == 0] for index, street in enumerate(streets)
+    }
     turns = [
         (first, second)
         for first in streets
@@ -174,7 +178,7 @@ def cli(
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Command:
-    """Runs the installed command as a process of its own, in an empty directory."""
+    """Runs the installed command in a subprocess, in an empty directory."""
 
     def call(*args: object, env: Mapping[str, str] | None = None) -> Result:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Help, ``doctor``, ``data``, and how little is loaded for them."""
+"""Help, ``doctor`` and ``data``, and the few modules they load."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def loaded(code: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
-def test_importing_superarm_loads_nothing_big() -> None:
+def test_importing_superarm_loads_no_large_package() -> None:
     modules = loaded("import superarm")
     assert "superarm" in modules
     assert not {"numpy", "scipy", "click", "rich"} & modules
@@ -146,15 +146,15 @@ def test_blas_is_held_to_one_thread() -> None:
 
 
 def test_doctor(cli: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = cli("doctor", "--json").json()
+    report = cli("doctor", "--json").json()
     project = tomllib.loads(
         Path(__file__).parents[2].joinpath("pyproject.toml").read_text()
     )["project"]
     assert {*_EXTRAS.values()} == {*project["optional-dependencies"]} - {"test", "dev"}
-    assert {*found["extras"]} == {*_EXTRAS}
-    assert found["sound"] is True
-    assert found["largest_disagreement"] < 1e-8
-    assert set(found["versions"]) == {"numpy", "scipy", "click", "rich"}
+    assert {*report["extras"]} == {*_EXTRAS}
+    assert report["sound"] is True
+    assert report["largest_disagreement"] < 1e-8
+    assert set(report["versions"]) == {"numpy", "scipy", "click", "rich"}
     text = cli("doctor")
     assert text.code == 0
     assert "The engines agree" in text.out
@@ -207,6 +207,6 @@ def test_data_that_are_here(cli: Command, no_data: Path) -> None:
     }
 
 
-def test_data_nobody_knows(cli: Command) -> None:
+def test_unknown_data_sets_are_rejected(cli: Command) -> None:
     assert "choose one of" in cli("data", "path", "nope").fails(2)
     cli("data", "path").fails(2)

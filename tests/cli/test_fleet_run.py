@@ -1,4 +1,4 @@
-"""``superarm run navigation/fleet``: runs that are made longer, and what they leave behind."""
+"""``superarm run navigation/fleet``: extended runs and the files they write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SMALL = ("edges=200", "least_metres=300", "vehicles=3", "trips=4")
 
 
 def words(out: str, rounds: int, *more: str) -> tuple[object, ...]:
-    options = [word for each in SMALL for word in ("--set", each)]
+    options = [word for setting in SMALL for word in ("--set", setting)]
     place = ("--rounds", rounds, "--seeds", 1, "--jobs", 1, "-q", "--out", out)
     return ("run", "navigation/fleet", *options, *place, *more)
 
@@ -24,8 +24,8 @@ def cells(out: str) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seen", ["edges", "trips"])
-def test_a_longer_run_goes_on_where_a_shorter_ended(cli: Command, seen: str) -> None:
-    """With feedback on its way, refits in between, and every kind of policy: the same bytes."""
+def test_longer_run_resumes_a_shorter_one(cli: Command, seen: str) -> None:
+    """With pending feedback, refits in between, and every kind of policy: the same bytes."""
     policies = (
         "cautious,greedy,thompson,bayes-ucb,informed,prior,fastest,cautious-alone"
     )
@@ -38,7 +38,7 @@ def test_a_longer_run_goes_on_where_a_shorter_ended(cli: Command, seen: str) -> 
 
 
 def test_a_run_may_begin_with_a_log(cli: Command) -> None:
-    """Trips of a log are no rounds; what they taught is there from the first."""
+    """Trips of a log are not rounds; the run uses them from the first round."""
     first = cli(*words("first", 6, "--policies", "cautious"))
     assert first.code == 0, first.err
     state = "first/states/cautious.s0.seed00000.npz"
@@ -60,7 +60,7 @@ def test_its_report_and_calibration(cli: Command) -> None:
     )  # no one start or goal
 
 
-def test_what_a_fleet_cannot_be_asked(cli: Command) -> None:
+def test_invalid_fleet_options_are_rejected(cli: Command) -> None:
     assert "choose 'edges' or 'trips'" in cli(
         *words("a", 4, "--set", "seen=turns")
     ).fails(2)

@@ -1,4 +1,4 @@
-"""Every option that takes a file, with files that are no such thing: an exit code and one message."""
+"""Every option that takes a file, with unsuitable files: an exit code and one message."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "learn-state": ("bad.npz", "learn --net NET --trips CSV --state BAD"),
     "demo": ("bad", "demo --rounds 10 -q --out BAD"),
 }
-# What is no mistake: an empty place to write to, a vehicle about which nothing is said, valid Python.
+# Valid uses: an empty output path, a vehicle without settings, valid Python.
 FINE = {
     ("run-out", "folder"),
     ("demo", "folder"),
@@ -126,7 +126,7 @@ FINE |= {("import", kind) for kind in ("empty", "null", "list", "surrogate")}
 @pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_hostile_file_ends_with_a_code_and_a_message(
+def test_hostile_file_gives_an_exit_code_and_a_message(
     command: str, cli: Command, town: Any, tmp_path: Path
 ) -> None:
     table = tmp_path / "log.csv"
@@ -183,7 +183,7 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize("line", ARGUMENTS, ids=ascii)
-def test_an_odd_argument_ends_with_a_code_and_a_message(
+def test_invalid_argument_gives_an_exit_code_and_a_message(
     line: str, cli: Command
 ) -> None:
     result = cli(*(word.strip("'") for word in line.split(" ")))

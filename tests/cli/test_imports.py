@@ -1,4 +1,4 @@
-"""Parts of the user's own: ``--import``, ``imports`` in a file, and who imports nothing."""
+"""User-defined parts: ``--import``, ``imports`` in a file, and commands that import nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ k = 1
 
 @pytest.fixture
 def own(tmp_path: Path) -> Callable[[str, str], Path]:
-    """Writes a part and an experiment with it into a folder of their own."""
+    """Writes a part and an experiment that uses it into a separate folder."""
 
     def write(name: str, imports: str = "") -> Path:
         folder = tmp_path / "mine"
@@ -69,12 +69,12 @@ def test_a_file_on_the_command_line_in_workers_too(
     assert "Greedy, under a name" in cli("list", "policy", *flag).out
     [part] = cli("show", "mine-by-flag", *flag, "--json").json()["parts"]
     assert part["parameters"][0]["name"] == "pull"
-    # Workers are processes of their own, where nothing is imported yet.
+    # Workers are separate processes in which nothing is imported yet.
     done = cli(
         "run", folder / "own.toml", *flag, "--jobs", 2, "-q", "--json", "--out", "out"
     ).json()
     assert {row["policy"] for row in done["rows"]} == {"mine-by-flag"}
-    # A run is data: its report needs no import, and makes none, but says what the run had.
+    # A run is data: its report imports nothing, but lists what the run imported.
     assert shell("report", "out", "--json").json()["report"]
     page = (folder.parent / "out" / "report.html").read_text(encoding="utf-8")
     assert f"--import {folder}/mine_by_flag.py" in page
@@ -99,14 +99,14 @@ def test_parts_reach_the_workers_of_a_cluster(
 
 
 @pytest.mark.slow
-def test_imports_in_a_file_are_found_beside_it(cli: Command, own: Any) -> None:
+def test_imports_in_a_file_are_relative_to_it(cli: Command, own: Any) -> None:
     folder = own("mine-by-file", 'imports = ["mine_by_file.py"]')
     assert "policy mine-by-file" in cli("show", folder / "own.toml").out
     done = cli("run", folder / "own.toml", "-q", "--json", "--out", "out").json()
     assert {row["policy"] for row in done["rows"]} == {"mine-by-file"}
 
 
-def test_nothing_is_imported_because_a_run_names_it(
+def test_names_in_a_run_are_not_imported(
     cli: Command, tiny: str, tmp_path: Path
 ) -> None:
     cli("run", tiny, "--jobs", 1, "-q", "--out", "run", "--json").json()
@@ -147,7 +147,7 @@ def test_installed_packages_join_by_an_entry_point(
 
 
 @pytest.mark.slow
-def test_installed_parts_that_clash_are_told_in_one_line(
+def test_clashing_installed_parts_are_reported_in_one_line(
     shell: Command, own: Any, tmp_path: Path
 ) -> None:
     folder = own("mine-twice")
@@ -157,8 +157,8 @@ def test_installed_parts_that_clash_are_told_in_one_line(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[superarm.parts]\nmine = mine_twice\n")
     words = ("list", "policy", "--import", folder / "again.py", "--json")
-    told = shell(*words, env={"PYTHONPATH": f"{folder}:{':'.join(sys.path)}"})
-    assert told.err.splitlines() == [
+    result = shell(*words, env={"PYTHONPATH": f"{folder}:{':'.join(sys.path)}"})
+    assert result.err.splitlines() == [
         "superarm: the installed parts 'mine_twice' are left out: they cannot be imported: "
         "policy 'mine-twice' is registered already"
     ]
@@ -185,7 +185,7 @@ def test_modules_in_the_working_folder_are_found(
         "--import",
         source,
     ]
-    env = {"PYTHONPATH": ":".join(each for each in sys.path if each)}
+    env = {"PYTHONPATH": ":".join(entry for entry in sys.path if entry)}
     done = subprocess.run(
         words, capture_output=True, text=True, check=True, cwd=folder, env=env
     )
@@ -201,7 +201,7 @@ def test_modules_in_the_working_folder_are_found(
         ("leaves.py", "leaves.py cannot be imported: SystemExit"),
     ],
 )
-def test_what_cannot_be_imported(
+def test_import_failures_are_reported(
     cli: Command, tmp_path: Path, source: str, words: str
 ) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")

@@ -1,4 +1,4 @@
-"""``superarm learn``: a fleet's log becomes what routes are found by."""
+"""``superarm learn``: from a fleet's log to a state for routing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def graph(town: Any) -> LineGraph:
 
 @pytest.fixture
 def log(graph: LineGraph, tmp_path: Path) -> Path:
-    """Twelve trips of two vans that need 1.3 Wh an edge more than the model says."""
+    """Twelve trips of two vans that need 1.3 Wh more per edge than the model."""
     Path("vans.toml").write_text(
         "[van-1]\nmass = 2200.0\nbattery_wh = 2000\n[van-2]\nmass = 2200.0\n"
     )
@@ -63,8 +63,8 @@ def write_log(path: Path, graph: LineGraph, numbers: Any, more: float = 1.3) -> 
 
 
 def words(town: Any, *trips: Path, state: str = "fleet.npz") -> tuple[object, ...]:
-    given = [word for path in trips for word in ("--trips", path)]
-    return ("learn", "--net", town.tables, *given, "--state", state)
+    options = [word for path in trips for word in ("--trips", path)]
+    return ("learn", "--net", town.tables, *options, "--state", state)
 
 
 def test_a_log_is_learned_once(
@@ -84,11 +84,11 @@ def test_a_log_is_learned_once(
     assert 0.0 <= first["trips_inside"] <= 1.0
     assert set(first["scales_wh"]) == {"near", "own", "noise"}
     state = Path("fleet.npz").read_bytes()
-    again = cli(*words(town, log), *known).json()
+    repeated = cli(*words(town, log), *known).json()
     assert (
-        again["trips_learned"],
-        again["trips_known_before"],
-        again["trips_in_all"],
+        repeated["trips_learned"],
+        repeated["trips_known_before"],
+        repeated["trips_in_all"],
     ) == (0, 12, 12)
     assert Path("fleet.npz").read_bytes() == state
     longer = write_log(Path("longer.csv"), graph, range(15))
@@ -105,7 +105,7 @@ def test_a_log_is_learned_once(
     )
 
 
-def test_one_process_at_a_time(
+def test_concurrent_learning_is_serialised(
     cli: Command, town: Any, graph: LineGraph, log: Path
 ) -> None:
     """Who learns into a state while another does waits, and adds to what that wrote."""
@@ -120,11 +120,11 @@ def test_one_process_at_a_time(
         assert isinstance(newer, IndexPolicy)
         trips = read_trips(write_log(Path("other.csv"), graph, range(15, 20)), graph)
         learn_trips(graph, trips, policy=newer).policy.save("fleet.npz")
-    told, _ = apart.communicate(timeout=120)
-    assert json.loads(told)["trips_in_all"] == 20
+    output, _ = apart.communicate(timeout=120)
+    assert json.loads(output)["trips_in_all"] == 20
 
 
-def test_who_holds_a_file_alone_is_waited_for(tmp_path: Path) -> None:
+def test_learn_waits_for_the_file_lock(tmp_path: Path) -> None:
     taken = threading.Event()
 
     def take() -> None:
@@ -139,7 +139,7 @@ def test_who_holds_a_file_alone_is_waited_for(tmp_path: Path) -> None:
     other.join()
 
 
-def test_what_fails_leaves_no_lock(cli: Command, town: Any, log: Path) -> None:
+def test_failure_leaves_no_lock(cli: Command, town: Any, log: Path) -> None:
     strange = Path("strange.csv")
     strange.write_text("trip,edge,energy_wh\n1,nowhere,5\n", encoding="utf-8")
     before = {path.name for path in Path().iterdir()}
@@ -152,7 +152,7 @@ def test_what_fails_leaves_no_lock(cli: Command, town: Any, log: Path) -> None:
     assert {path.name for path in Path().iterdir()} == before | {"pipe"}
 
 
-def test_who_waited_for_a_lock_that_was_removed_takes_a_new_one(tmp_path: Path) -> None:
+def test_waiter_takes_a_new_lock_when_the_old_one_is_removed(tmp_path: Path) -> None:
     """Three threads in turn: each removes the lock file at its end, because no state was written."""
     path, together, most = tmp_path / "fleet.npz", 0, 0
     counting = threading.Lock()
@@ -176,21 +176,21 @@ def test_who_waited_for_a_lock_that_was_removed_takes_a_new_one(tmp_path: Path) 
     assert not list(tmp_path.iterdir())
 
 
-def test_trips_without_a_name_are_of_the_vehicle_without_a_name(
+def test_trips_without_a_vehicle_belong_to_the_unnamed_vehicle(
     cli: Command, town: Any, log: Path
 ) -> None:
     rows = [line.split(",") for line in log.read_text().splitlines()]
-    at = rows[0].index("vehicle")
+    column = rows[0].index("vehicle")
     Path("unnamed.csv").write_text(
-        "".join(f"{','.join(row[:at] + row[at + 1 :])}\n" for row in rows)
+        "".join(f"{','.join(row[:column] + row[column + 1 :])}\n" for row in rows)
     )
     cli(*words(town, Path("unnamed.csv"), state="new/fleet.npz"), "--json").json()
     route = ("route", "--net", town.tables, *ENDS)
-    asked = (*route, "--state", "new/fleet.npz")
-    assert cli(*asked, "--json").json()["vehicle"]["trips_learned"] == 12
+    query = (*route, "--state", "new/fleet.npz")
+    assert cli(*query, "--json").json()["vehicle"]["trips_learned"] == 12
     assert (
         "a vehicle of 1,830 kg; the state has 12 trips of this vehicle"
-        in cli(*asked).out
+        in cli(*query).out
     )
     assert (
         "a vehicle of 1,830 kg, the default; --vehicle FILE describes another"
@@ -198,10 +198,12 @@ def test_trips_without_a_name_are_of_the_vehicle_without_a_name(
     )
 
 
-def test_one_trip_is_told_of_as_one(cli: Command, town: Any, log: Path) -> None:
+def test_single_trip_is_reported_in_the_singular(
+    cli: Command, town: Any, log: Path
+) -> None:
     one = words(town, times(log, 1.0, 1), state="one.npz")
-    told = cli(*one, "--vehicles", "vans.toml").out
-    assert "the one trip judged lay inside its 95 % interval" in told
+    output = cli(*one, "--vehicles", "vans.toml").out
+    assert "the one trip judged lay inside its 95 % interval" in output
     far = words(town, times(log, 20.0, 1), state="far.npz")
     assert "its only trip used 2" in cli(*far).fails(1)
     accepted = cli(*far, "--accept-unlikely").out
@@ -213,7 +215,7 @@ def test_one_trip_is_told_of_as_one(cli: Command, town: Any, log: Path) -> None:
 
 
 def test_routes_are_found_by_it(cli: Command, town: Any, log: Path) -> None:
-    """Every edge needs 1.3 Wh more than the model says, which the fleet's routes then know."""
+    """Every edge needs 1.3 Wh more than the model, and the fleet's routes include it."""
     cli(*words(town, log), "--vehicles", "vans.toml", "--json").json()
     route = ("route", "--net", town.tables, *ENDS, "--vehicle", "vans.toml#van-1")
     model = cli(*route, "--json").json()
@@ -228,18 +230,19 @@ def test_routes_are_found_by_it(cli: Command, town: Any, log: Path) -> None:
         "mass_kg": 2200.0,
         "trips_learned": 6,
     }
-    told = cli(*route, "--state", "fleet.npz").out
-    assert "vehicle van-1 of 2,200 kg; the state has 6 trips of this vehicle" in told
+    output = cli(*route, "--state", "fleet.npz").out
+    assert "vehicle van-1 of 2,200 kg; the state has 6 trips of this vehicle" in output
     Path("new.toml").write_text("[van-9]\nmass = 2200.0\n")
     new = ("--state", "fleet.npz", "--vehicle", "new.toml#van-9")
-    told = cli(*route, "--state", "fleet.npz", "--set", "mass=2000").fails(1)
+    output = cli(*route, "--state", "fleet.npz", "--set", "mass=2000").fails(1)
     assert (
-        "is a fleet's, so mass cannot be set; write it into the vehicle's file" in told
+        "is a fleet's, so mass cannot be set; write it into the vehicle's file"
+        in output
     )
-    told = cli(*route[:-2], *new).out
+    output = cli(*route[:-2], *new).out
     assert (
         "the state has no trips of this vehicle and uses those of other vehicles"
-        in told
+        in output
     )
     assert learned["observations"] > 50
     assert learned["trips_judged"] == 12
@@ -248,7 +251,8 @@ def test_routes_are_found_by_it(cli: Command, town: Any, log: Path) -> None:
         1.3 * edges, abs=0.6 * edges
     )
     spread = [
-        each["energy_high_wh"] - each["energy_low_wh"] for each in (learned, model)
+        answer["energy_high_wh"] - answer["energy_low_wh"]
+        for answer in (learned, model)
     ]
     assert spread[0] < spread[1]
     full = learned["battery"]
@@ -263,44 +267,44 @@ def test_for_people(cli: Command, town: Any, graph: LineGraph, log: Path) -> Non
     assert f"of {len(graph)} edges" in shown.out
     assert "of the last 12 trips" in shown.out
     assert shown.out.endswith("State: fleet.npz\n")
-    again = cli(*words(town, log), "--vehicles", "vans.toml").out
-    assert "skipped 12 trips with names that were already learned" in again
+    repeated = cli(*words(town, log), "--vehicles", "vans.toml").out
+    assert "skipped 12 trips with names that were already learned" in repeated
     of_van_2 = [
         line.partition(",")[0]
         for line in log.read_text().splitlines()
         if ",van-2," in line
     ]
-    longest = max(
-        of_van_2, key=of_van_2.count
-    )  # in a short trip one slip is all there is
+    longest = max(of_van_2, key=of_van_2.count)  # in a short trip one error dominates
     odd = (
         log.read_text()
         .replace(f"{longest},van-2", "u3,van-2")
         .replace("t4,van-1", "u4,van-1")
     )
     lines = odd.splitlines()
-    at = next(number for number, line in enumerate(lines) if line.startswith("u3"))
-    lines[at] = lines[at].rpartition(",")[0] + ",2500.0"
+    line_number = next(
+        number for number, line in enumerate(lines) if line.startswith("u3")
+    )
+    lines[line_number] = lines[line_number].rpartition(",")[0] + ",2500.0"
     strange = next(number for number, line in enumerate(lines) if line.startswith("u4"))
     lines[strange] = "u4,van-1,nowhere,3.0"
     Path("odd.csv").write_text("\n".join(lines) + "\n")
-    told = cli(*words(town, Path("odd.csv")), "--vehicles", "vans.toml")
-    assert told.code == 0, told.err
-    told = told.out
-    assert "learned from 1 trip; 13 trips in all" in told
-    assert "could not learn 1 trip:\n  " in told
-    assert "u4" in told
-    assert "nowhere" in told
-    assert "1 outlier among all energies so far, given less weight" in told
-    assert "standard deviations from the forecast" in told
+    result = cli(*words(town, Path("odd.csv")), "--vehicles", "vans.toml")
+    assert result.code == 0, result.err
+    result = result.out
+    assert "learned from 1 trip; 13 trips in all" in result
+    assert "could not learn 1 trip:\n  " in result
+    assert "u4" in result
+    assert "nowhere" in result
+    assert "1 outlier among all energies so far, given less weight" in result
+    assert "standard deviations from the forecast" in result
 
 
 def test_trips_that_cannot_be_learned_leave_no_state(cli: Command, town: Any) -> None:
     Path("odd.csv").write_text("trip,edge,energy_wh\na,nowhere,3.0\n")
     for more in ((), ("--json",)):
-        told = cli(*words(town, Path("odd.csv")), *more).fails(1)
-        assert "nothing could be learned from 1 trip" in told
-        assert "nowhere" in told
+        message = cli(*words(town, Path("odd.csv")), *more).fails(1)
+        assert "nothing could be learned from 1 trip" in message
+        assert "nowhere" in message
     assert not Path("fleet.npz").exists()
 
 
@@ -309,15 +313,15 @@ def test_outliers(cli: Command, town: Any, log: Path, outliers: str) -> None:
     lines = log.read_text().splitlines()
     lines[-1] = lines[-1].rpartition(",")[0] + ",2500.0"
     log.write_text("\n".join(lines) + "\n")
-    told = cli(
+    summary = cli(
         *words(town, log), "--vehicles", "vans.toml", "--outliers", outliers, "--json"
     ).json()
-    assert told["outliers"] == 1
-    assert told["flagged"][0]["edges"] == [lines[-1].split(",")[2]]
-    assert told["flagged"][0]["energy_wh"] > 2000.0
+    assert summary["outliers"] == 1
+    assert summary["flagged"][0]["edges"] == [lines[-1].split(",")[2]]
+    assert summary["flagged"][0]["energy_wh"] > 2000.0
 
 
-def test_whole_trips(cli: Command, town: Any, log: Path) -> None:
+def test_trip_totals(cli: Command, town: Any, log: Path) -> None:
     trips: dict[str, list[Any]] = {}
     for line in log.read_text().splitlines()[1:]:
         trip, vehicle, edge, energy = line.split(",")
@@ -331,11 +335,11 @@ def test_whole_trips(cli: Command, town: Any, log: Path) -> None:
     Path("whole.csv").write_text(
         "\n".join(["trip,vehicle,edges,energy_wh", *rows]) + "\n"
     )
-    told = cli(
+    summary = cli(
         *words(town, Path("whole.csv")), "--vehicles", "vans.toml", "--json"
     ).json()
-    assert told["trips_learned"] == 12
-    assert told["edges_visited"] == len(
+    assert summary["trips_learned"] == 12
+    assert summary["edges_visited"] == len(
         {edge for _, edges, _ in trips.values() for edge in edges}
     )
 
@@ -365,13 +369,13 @@ def times(log: Path, factor: float, trips: int) -> Path:
 def test_energies_in_other_units_are_refused(
     cli: Command, town: Any, log: Path, factor: float, advice: str, trips: int
 ) -> None:
-    told = cli(
+    message = cli(
         *words(town, times(log, factor, trips)), "--vehicles", "vans.toml"
     ).fails(1)
-    assert "this log looks wrong: " in told
-    assert "times the expected energy; " in told
-    assert advice in told
-    assert "e+" not in told
+    assert "this log looks wrong: " in message
+    assert "times the expected energy; " in message
+    assert advice in message
+    assert "e+" not in message
     assert not Path("fleet.npz").exists()
     anyway = (
         *words(town, Path("other.csv")),
@@ -383,7 +387,7 @@ def test_energies_in_other_units_are_refused(
     assert cli(*anyway).json()["trips_learned"] == trips
 
 
-def test_one_vehicle_in_another_unit_is_refused_alone(
+def test_only_the_vehicle_in_another_unit_is_rejected(
     cli: Command, town: Any, log: Path
 ) -> None:
     lines = log.read_text().splitlines()
@@ -395,10 +399,10 @@ def test_one_vehicle_in_another_unit_is_refused_alone(
     ]
     Path("mixed.csv").write_text("\n".join(wrong) + "\n")
     mixed = words(town, Path("mixed.csv"), state="mixed.npz")
-    found = cli(*mixed, "--vehicles", "vans.toml", "--json").json()
-    assert found["trips_learned"] == 6
-    assert len(found["trips_refused"]) == 6
-    (warning,) = found["warnings"]
+    summary = cli(*mixed, "--vehicles", "vans.toml", "--json").json()
+    assert summary["trips_learned"] == 6
+    assert len(summary["trips_refused"]) == 6
+    (warning,) = summary["warnings"]
     assert warning.startswith(
         "vehicle 'van-2' was refused: its typical trip (of 6) used 0.001"
     )
@@ -410,8 +414,11 @@ def test_one_vehicle_in_another_unit_is_refused_alone(
         if ",van-1," not in line
     ]
     Path("kwh.csv").write_text("\n".join(kwh) + "\n")
-    rest = words(town, Path("kwh.csv"), state="mixed.npz")
-    assert cli(*rest, "--vehicles", "vans.toml", "--json").json()["trips_in_all"] == 12
+    remaining = words(town, Path("kwh.csv"), state="mixed.npz")
+    assert (
+        cli(*remaining, "--vehicles", "vans.toml", "--json").json()["trips_in_all"]
+        == 12
+    )
 
 
 def test_later_calls_are_checked_against_the_state(
@@ -419,12 +426,12 @@ def test_later_calls_are_checked_against_the_state(
 ) -> None:
     """A van that was never described, but learned: its next trip in kWh is refused, one by one."""
     cli(*words(town, log), "--json").json()
-    again = times(log, 0.3, 2)
-    again.write_text(
-        again.read_text().replace("t0,", "later0,").replace("t1,", "later1,")
+    later_log = times(log, 0.3, 2)
+    later_log.write_text(
+        later_log.read_text().replace("t0,", "later0,").replace("t1,", "later1,")
     )
-    told = cli(*words(town, again)).fails(1)
-    assert "this log looks wrong" in told
+    message = cli(*words(town, later_log)).fails(1)
+    assert "this log looks wrong" in message
 
 
 def test_bad_input(cli: Command, town: Any, log: Path) -> None:
@@ -478,7 +485,7 @@ def test_a_state_of_something_else(
             ).fails(1)
 
 
-def test_a_run_of_a_fleet_can_be_learned_on(cli: Command, town: Any, log: Path) -> None:
+def test_fleet_run_can_continue_with_a_log(cli: Command, town: Any, log: Path) -> None:
     run = ("run", "navigation/fleet", "--net", town.tables, "--set", "driven=false")
     short = (
         "--rounds",
@@ -495,7 +502,7 @@ def test_a_run_of_a_fleet_can_be_learned_on(cli: Command, town: Any, log: Path) 
     result = cli(*run, *options, *short)
     assert result.code == 0, result.err
     (state,) = Path("run", "states").iterdir()
-    told = cli(
+    summary = cli(
         *words(town, log, state=str(state)), "--vehicles", "vans.toml", "--json"
     ).json()
-    assert (told["trips_learned"], told["trips_in_all"]) == (12, 15)
+    assert (summary["trips_learned"], summary["trips_in_all"]) == (12, 15)

@@ -57,18 +57,24 @@ def test_parts_for_people(cli: Command) -> None:
     assert "did you mean 'kernel'" in cli("list", "kernl").fails(2)
 
 
-def test_experiments_stand_under_the_titles_of_their_papers(cli: Command) -> None:
+def test_experiments_are_listed_under_their_papers(cli: Command) -> None:
     rows = cli("list", "experiments", "--json").json()["experiments"]
     assert {row["id"] for row in rows} == set(experiment_ids())
     lines = cli("list", "experiments").out.splitlines()
     title = next(
-        at
-        for at, line in enumerate(lines)
+        number
+        for number, line in enumerate(lines)
         if "On Kernelized Multi-armed Bandits (2017)" in line
     )
-    below = next(at for at, line in enumerate(lines) if "kernelized/rkhs-se" in line)
-    beyond = next(at for at, line in enumerate(lines) if "Beyond the papers" in line)
-    own = next(at for at, line in enumerate(lines) if "navigation/network" in line)
+    below = next(
+        number for number, line in enumerate(lines) if "kernelized/rkhs-se" in line
+    )
+    beyond = next(
+        number for number, line in enumerate(lines) if "Beyond the papers" in line
+    )
+    own = next(
+        number for number, line in enumerate(lines) if "navigation/network" in line
+    )
     assert title < below < beyond < own
 
 
@@ -79,10 +85,10 @@ def test_titles_are_those_of_the_bibliography() -> None:
     text = re.sub(r"@\w+{", "@", text).replace("{", "").replace("}", "")
     for key, title in _TITLES.items():
         entry = text[text.index(f"@{key},") :]
-        told, year = title.removesuffix(")").rsplit(" (", 1)
+        shown_title, year = title.removesuffix(")").rsplit(" (", 1)
         own = re.search(r"title += (.+),\n", entry)
         assert own is not None
-        assert own[1].startswith(told.partition(" … ")[0])
+        assert own[1].startswith(shown_title.partition(" … ")[0])
         assert re.search(r"year += (\d+)", entry)[1] == year  # type: ignore[index]
     assert {load_experiment(name).paper for name in experiment_ids()} <= {
         *_TITLES.values(),
@@ -90,7 +96,7 @@ def test_titles_are_those_of_the_bibliography() -> None:
     }
 
 
-def test_parameters_of_your_own_parts_are_explained_by_their_docstrings(
+def test_user_parts_are_described_by_their_docstrings(
     cli: Command,
 ) -> None:
     show = (
@@ -135,9 +141,11 @@ def test_show_a_part(cli: Command) -> None:
 
 def test_docstrings_explain_parameters(cli: Command) -> None:
     [part] = cli("show", "problem/crowdsourcing", "--json").json()["parts"]
-    told = {each["name"]: each["meaning"] for each in part["parameters"]}
-    assert told["k"] == "Number of workers that a task needs."
-    assert "seed" not in told  # the run says it
+    meanings = {
+        parameter["name"]: parameter["meaning"] for parameter in part["parameters"]
+    }
+    assert meanings["k"] == "Number of workers that a task needs."
+    assert "seed" not in meanings  # the run says it
 
 
 def test_show_an_experiment(cli: Command, tiny: str, tmp_path: Path) -> None:
@@ -154,12 +162,12 @@ def test_show_an_experiment(cli: Command, tiny: str, tmp_path: Path) -> None:
     own = cli("show", tiny, "--json").json()
     assert (own["id"], own["rounds"]) == ("tiny", 12)
     untitled = tmp_path / "untitled.toml"
-    given = (
+    lines = (
         line
         for line in Path(tiny).read_text().splitlines()
         if not line.startswith("title")
     )
-    untitled.write_text("\n".join(given))
+    untitled.write_text("\n".join(lines))
     assert cli("show", untitled).out.startswith("tiny\n")
 
 
@@ -172,7 +180,7 @@ def test_show_an_experiment(cli: Command, tiny: str, tmp_path: Path) -> None:
         ("nope.toml", "there is no file nope.toml"),
     ],
 )
-def test_what_nobody_knows(name: str, words: str, cli: Command) -> None:
+def test_unknown_names_are_rejected(name: str, words: str, cli: Command) -> None:
     assert words in cli("show", name).fails(2)
 
 

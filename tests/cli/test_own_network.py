@@ -1,4 +1,4 @@
-"""``superarm run … --net FILE``: one command on roads that nobody has seen."""
+"""``superarm run … --net FILE``: one command on a new network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def spec_of(out: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["net", "tables"])
 def test_one_command(kind: str, cli: Command, town: Any) -> None:
-    """Start and goal are suggested, and the report says where all this was."""
+    """Start and goal are suggested, and the report names the network."""
     path = getattr(town, kind)
     summary = cli(
         "run",
@@ -73,8 +73,8 @@ def test_workers_and_resuming_find_the_same_file(
     (tmp_path / "deeper").mkdir()
     monkeypatch.chdir(tmp_path / "deeper")
     nearer = os.path.relpath(town.net)
-    again = cli(*words, "--net", nearer, "--jobs", "1", "--out", out, "--resume")
-    assert again.code == 0, again.err
+    resumed = cli(*words, "--net", nearer, "--jobs", "1", "--out", out, "--resume")
+    assert resumed.code == 0, resumed.err
     assert {
         path.name: path.read_bytes() for path in (out / "cells").iterdir()
     } == before
@@ -86,7 +86,7 @@ def test_workers_and_resuming_find_the_same_file(
 
 
 def test_a_named_route_makes_way(cli: Command, town: Any, tmp_path: Path) -> None:
-    """An experiment that names a route of its own runs elsewhere when told so."""
+    """An experiment with its own route runs on another network on request."""
     own = tmp_path / "own.toml"
     own.write_text(
         'id = "own"\nrounds = 3\nseeds = 1\n[problem]\nname = "navigation"\nroute = "monaco-a"\n'
@@ -124,7 +124,7 @@ def test_ends_of_another_network_are_forgotten(
 
 @pytest.mark.parametrize("how", ["--net", "--set"])
 def test_a_swept_route_makes_way(how: str, cli: Command, town: Any) -> None:
-    """An experiment on four routes of its own runs on the one network that is named."""
+    """An experiment with four routes runs on the one network that is named."""
     named = (
         ("--net", town.net) if how == "--net" else ("--set", f'network="{town.net}"')
     )
@@ -175,7 +175,7 @@ def test_the_rest_of_a_sweep_stays(cli: Command, town: Any) -> None:
     assert spec["settled"][0]["route"] == "from edge -00_10 to edge -34_44"
 
 
-def test_ones_own_network_must_be_named(cli: Command) -> None:
+def test_users_network_must_be_named(cli: Command) -> None:
     run = ("run", "navigation/network", *SHORT, "--jobs", "1")
     assert "name it with --net" in cli(*run).fails(2)
     assert "name it with --net" in cli(*run, *ENDS).fails(2)
@@ -184,8 +184,8 @@ def test_ones_own_network_must_be_named(cli: Command) -> None:
     assert "a generated city" in spec_of("run")["settled"][0]["data"]
 
 
-def test_a_broken_network_is_no_usage_error(cli: Command, town: Any) -> None:
-    """As for ``route``: whoever named the file made no slip."""
+def test_broken_network_is_not_a_usage_error(cli: Command, town: Any) -> None:
+    """As for ``route``: a broken file is not the caller's mistake."""
     text = town.net.read_text(encoding="utf-8")
     town.net.write_text(text.replace('length="', 'length="x', 1), encoding="utf-8")
     for named in (("--net", town.net), ("--set", f'network="{town.net}"')):
@@ -214,7 +214,7 @@ def tile(tmp_path: Path) -> Path:
 
 
 def test_elevation(cli: Command, town: Any, tile: Path) -> None:
-    """The run, and a route by what it learned, see the tile's heights and not the file's."""
+    """The run and a route from its state use the tile's heights, not the file's."""
     from superarm.roads.networks import read_network
 
     net = ("--net", town.tables, *ENDS)
@@ -291,7 +291,7 @@ def test_elevation_that_is_refused(
 # --- refusals ------------------------------------------------------------------------------
 
 
-def test_what_is_refused(cli: Command, town: Any, tiny: str) -> None:
+def test_invalid_input_is_rejected(cli: Command, town: Any, tiny: str) -> None:
     run = ("run", "navigation/network", *SHORT)
     assert "for problems on roads" in cli("run", tiny, "--net", town.net).fails(2)
     assert "for problems on roads" in cli("run", tiny, *ENDS).fails(2)

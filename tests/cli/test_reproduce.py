@@ -33,10 +33,10 @@ def test_one_figure(cli: Command, tmp_path: Path) -> None:
     assert "bound" in (directory / "report.html").read_text(encoding="utf-8")
     message = cli("reproduce", "kernelized/1a", *SIZE, "--out", "a").fails(3)
     assert "not empty" in message
-    again = cli(
+    repeated = cli(
         "reproduce", "kernelized/1a", *SIZE, "--out", "a", "--resume", "--json"
     ).json()
-    assert again["runs"] == summary["runs"]
+    assert repeated["runs"] == summary["runs"]
     figures = {path.name for path in (directory / "figures").iterdir()}
     assert {"regret.svg", "growth.svg", "seconds.svg"} <= figures
     assert all(path.stat().st_size > 1000 for path in (directory / "figures").iterdir())
@@ -49,7 +49,10 @@ def test_every_figure_of_a_paper_names_its_experiments() -> None:
     from superarm.core.errors import SpecError
 
     def ids(target: str) -> list[str]:
-        return [each.id.removeprefix("navigation/") for each in experiments_of(target)]
+        return [
+            experiment.id.removeprefix("navigation/")
+            for experiment in experiments_of(target)
+        ]
 
     assert ids("navigation/1") == ["luxembourg-a", "monaco-a"]
     assert ids("navigation/2")[-1] == "svgp"  # all six routes with Algorithm 3
@@ -125,17 +128,17 @@ def test_forecasts_and_bands_as_for_one_run(
 
 
 @pytest.mark.slow
-def test_a_whole_paper(cli: Command, tmp_path: Path) -> None:
-    """Sensors use real data where they are at hand, made ones elsewhere."""
+def test_reproduce_a_full_paper(cli: Command, tmp_path: Path) -> None:
+    """Sensors use real data where available, synthetic ones elsewhere."""
     summary = cli("reproduce", "kernelized", *SIZE, "--out", "a", "--json").json()
     assert len(summary["runs"]) == 13
     shutil.rmtree(
         tmp_path / "a" / "kernelized-temperature"
-    )  # as if it had not come so far
-    again = cli(
+    )  # as if it had been interrupted earlier
+    repeated = cli(
         "reproduce", "kernelized", *SIZE, "--out", "a", "--json", "--resume"
     ).json()
-    assert [run["claims"] for run in again["runs"]] == [
+    assert [run["claims"] for run in repeated["runs"]] == [
         run["claims"] for run in summary["runs"]
     ]
 
@@ -145,10 +148,10 @@ def test_all_is_every_experiment_of_a_paper() -> None:
     from superarm.lab.experiments import experiment_ids, load_experiment
 
     every = [load_experiment(name) for name in experiment_ids()]
-    assert [each.id for each in experiments_of("all")] == [
-        each.id for each in every if each.paper
+    assert [experiment.id for experiment in experiments_of("all")] == [
+        experiment.id for experiment in every if experiment.paper
     ]
-    assert len({each.paper for each in experiments_of("all")}) == 5
+    assert len({experiment.paper for experiment in experiments_of("all")}) == 5
 
 
 SMALL = ("--rounds", 8, "--seeds", 1, "--jobs", 1, "--policies", "random", "-q")
@@ -190,17 +193,17 @@ def test_a_page_over_several_papers(cli: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("two_papers")
-def test_an_interrupted_reproduction_shows_what_is_there(
+def test_interrupted_reproduction_shows_finished_runs(
     cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from superarm.cli import reproducing
 
     write = reproducing.write_outputs
 
-    def fails_second(directory: Path, *rest: Any, **options: Any) -> Any:
+    def fails_second(directory: Path, *arguments: Any, **options: Any) -> Any:
         if "timevarying" in directory.name:
             raise SuperarmError("the disk is full")
-        return write(directory, *rest, **options)
+        return write(directory, *arguments, **options)
 
     monkeypatch.setattr(reproducing, "write_outputs", fails_second)
     assert "the disk is full" in cli("reproduce", "all", *SMALL, "--out", "a").fails(1)
@@ -242,7 +245,7 @@ def test_damaged_times_are_named(cli: Command, tmp_path: Path, text: str) -> Non
 
 
 @pytest.mark.usefixtures("two_papers")
-def test_a_resumed_reproduction_keeps_its_page_until_it_has_come_as_far(
+def test_resumed_reproduction_keeps_its_page_until_it_catches_up(
     cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from superarm.cli import reproducing
@@ -251,10 +254,10 @@ def test_a_resumed_reproduction_keeps_its_page_until_it_has_come_as_far(
     before = (tmp_path / "a" / "index.html").read_bytes()
     write = reproducing.write_outputs
 
-    def fails_second(directory: Path, *rest: Any, **options: Any) -> Any:
+    def fails_second(directory: Path, *arguments: Any, **options: Any) -> Any:
         if "timevarying" in directory.name:
             raise SuperarmError("stopped")
-        return write(directory, *rest, **options)
+        return write(directory, *arguments, **options)
 
     monkeypatch.setattr(reproducing, "write_outputs", fails_second)
     cli("reproduce", "all", *SMALL, "--out", "a", "--resume").fails(1)
@@ -263,7 +266,7 @@ def test_a_resumed_reproduction_keeps_its_page_until_it_has_come_as_far(
         "--rounds",
         9,
         *SMALL[2:],
-    )  # what the page says of the second is no longer true
+    )  # the page is outdated for the second run
     cli("reproduce", "all", *longer, "--out", "a", "--resume").fails(1)
     assert (
         b"Unfinished: 1 experiment still to run"
@@ -272,7 +275,7 @@ def test_a_resumed_reproduction_keeps_its_page_until_it_has_come_as_far(
 
 
 @pytest.mark.usefixtures("two_papers")
-def test_one_reproduction_at_a_time(cli: Command, tmp_path: Path) -> None:
+def test_concurrent_reproductions_are_locked_out(cli: Command, tmp_path: Path) -> None:
     from superarm.lab.simulation.files import run_lock
 
     (tmp_path / "a").mkdir()
@@ -285,7 +288,7 @@ def test_one_reproduction_at_a_time(cli: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("two_papers")
-def test_what_is_refused_names_its_experiment(cli: Command, tmp_path: Path) -> None:
+def test_errors_name_their_experiment(cli: Command, tmp_path: Path) -> None:
     message = cli("reproduce", "all", *SMALL, "--set", "arms=1", "--out", "a").fails(2)
     assert "arms is 1" in message
     assert "(kernelized/rkhs-se)" in message
@@ -312,7 +315,7 @@ def test_what_is_refused_names_its_experiment(cli: Command, tmp_path: Path) -> N
         (("../kernelized",), "nothing to reproduce"),
         (("kernelized/1a", "--resume"), "--resume needs --out"),
         (("kernelized/1a", "--policies", "nope"), "unknown policy 'nope'"),
-        # Sensors have no function: said before the first of eight experiments runs.
+        # Sensors have no function: rejected before the first of eight experiments runs.
         (("kernelized", "--set", "function=branin"), "no such parameter"),
         ((), "PAPER"),
     ],
@@ -350,12 +353,12 @@ def test_report_writes_page_and_figures(cli: Command, run: Path) -> None:
     ["{noise_variance = 0.5}", "[{noise_variance = 0.5}, {noise_variance = 2.0}]"],
     ids=["fixed", "swept"],
 )
-def test_an_older_run_may_say_told_for_assumes(
+def test_older_runs_may_use_told_instead_of_assumes(
     cli: Command, tiny: str, values: str
 ) -> None:
     override = f"gp-greedy.assumes={values}"
-    made = cli("run", tiny, "--set", override, "--jobs", 1, "-q", "--out", "run")
-    assert made.code == 0
+    result = cli("run", tiny, "--set", override, "--jobs", 1, "-q", "--out", "run")
+    assert result.code == 0
     report = Path("run/report.html")
     assert cli("report", "run", "--bound", "-q").code == 0
     page = report.read_text("utf-8")
@@ -374,17 +377,17 @@ def test_an_older_run_may_say_told_for_assumes(
         assert not recorded.is_modified("random", index)
 
 
-def test_told_is_refused_in_favour_of_assumes(cli: Command, tiny: str) -> None:
+def test_told_is_rejected_in_favour_of_assumes(cli: Command, tiny: str) -> None:
     for key in ("told", "gp-greedy.told"):
         override = f"{key}={{noise_variance = 0.5}}"
         message = cli("run", tiny, "--set", override, "--out", "run").fails(2)
         assert "now called 'assumes'" in message
 
 
-def test_where_no_bound_is_drawn_the_report_says_why(cli: Command, tiny: str) -> None:
+def test_report_explains_a_missing_bound(cli: Command, tiny: str) -> None:
     cli("run", tiny, "--policies", "random", "-q", "--out", "none", "--json").json()
-    told = cli("report", "none", "--bound").err
-    assert "no bound could be drawn for tiny; the report says why" in told
+    message = cli("report", "none", "--bound").err
+    assert "no bound could be drawn for tiny; the report says why" in message
     assert "no bound because it learns nothing" in Path("none/report.html").read_text(
         "utf-8"
     )
@@ -448,19 +451,19 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["run.json", "summary.json"])
 def test_no_edit_of_a_run_ends_in_a_traceback(run: Path, name: str) -> None:
-    """Every key is left out, and given values of every kind: a report, or an error that advises."""
-    whole = json.loads((run / name).read_text(encoding="utf-8"))
+    """Every key is removed or replaced by values of every type: a report, or an error with advice."""
+    original = json.loads((run / name).read_text(encoding="utf-8"))
     refused = []
-    for place in _places(whole):
+    for place in _places(original):
         for value in (KeyError, None, "x", -3, 10**30, [1], {"a": [{}]}):
-            edited = json.loads(json.dumps(whole))
-            at = edited
+            edited = json.loads(json.dumps(original))
+            parent = edited
             for key in place[:-1]:
-                at = at[key]
+                parent = parent[key]
             if value is KeyError:
-                del at[place[-1]]
+                del parent[place[-1]]
             else:
-                at[place[-1]] = value
+                parent[place[-1]] = value
             (run / name).write_text(json.dumps(edited), encoding="utf-8")
             try:
                 write_outputs(run, quiet=True, figures=False, bound=False)
@@ -475,7 +478,7 @@ def test_a_directory_of_runs_points_to_them(cli: Command, run: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_report_says_how_to_make_the_run_again(cli: Command, run: Path) -> None:
+def test_report_shows_how_to_reproduce_the_run(cli: Command, run: Path) -> None:
     page = run / "report.html"
     assert f"superarm run {run.parent / 'tiny.toml'} --rounds 12" in page.read_text(
         encoding="utf-8"

@@ -51,11 +51,11 @@ def content(directory: Path) -> dict[str, Any]:
     spec = json.loads(
         files["run.json"]
     )  # another test of this process may have imported parts
-    told = {
+    records = {
         "summary.json": {**summary, "rows": rows, "out": None},
         "run.json": {**spec, "imports": []},
     }
-    return {**files, **told}
+    return {**files, **records}
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_killed_and_resumed(
         )
         more = moments.choice(MOMENTS) if kill else 2  # the first time surely half-way
         wait_for_work(out, before + more, process)
-        process.send_signal(signal.SIGKILL)  # the parent alone: its workers must notice
+        process.send_signal(signal.SIGKILL)  # only the parent: its workers must notice
         process.communicate()
         killed += process.returncode == -signal.SIGKILL
         try:

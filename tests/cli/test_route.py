@@ -1,4 +1,4 @@
-"""``superarm route``: by the energy model, by what a run has learned, and errors that help."""
+"""``superarm route``: by the energy model, by a learned state, and errors with advice."""
 
 from __future__ import annotations
 
@@ -75,16 +75,14 @@ def test_the_route_is_the_cheapest_and_its_numbers_add_up(
     compared = answer["compared"]
     assert list(compared) == ["fastest", "shortest"]
     assert all(
-        answer["energy_wh"] <= each["energy_wh"] + 1e-9 for each in compared.values()
+        answer["energy_wh"] <= route["energy_wh"] + 1e-9 for route in compared.values()
     )
-    # By sums over edges and turns, which are near the duration of a whole route.
+    # Sums over edges and turns approximate the duration of the route.
     assert compared["fastest"]["travel_time_s"] <= 1.05 * answer["travel_time_s"]
     assert compared["shortest"]["length_m"] <= answer["length_m"]
 
 
-def test_the_interval_is_a_fleets_before_its_first_trip(
-    cli: Command, town: Any
-) -> None:
+def test_interval_before_the_first_trip_is_the_fleets(cli: Command, town: Any) -> None:
     """As the posterior says that has learned nothing, but for what neighbours share: little."""
     from superarm.roads.fleets import fleet_policy
     from superarm.roads.posterior import RoadGP
@@ -152,10 +150,10 @@ def test_a_long_route_is_cut_in_the_middle(cli: Command) -> None:
         graph.ids[int(ends.argmax())],
     )
     words = ("route", "--net", "city", "--set", "edges=1000", *far)
-    whole, shown = cli(*words, "--json").json(), cli(*words).out
-    assert len(whole["edges"]) > 24
-    assert f"… {len(whole['edges']) - 24} more …" in shown
-    assert f"{len(whole['edges'])} edges," in shown
+    answer, shown = cli(*words, "--json").json(), cli(*words).out
+    assert len(answer["edges"]) > 24
+    assert f"… {len(answer['edges']) - 24} more …" in shown
+    assert f"{len(answer['edges'])} edges," in shown
 
 
 def test_one_edge_is_a_route(cli: Command, town: Any) -> None:
@@ -203,13 +201,13 @@ def test_geojson_follows_the_bends_of_a_network_in_utm(cli: Command, town: Any) 
         for edge in collection["features"][0]["properties"]["edges"]
     ]
     shapes = np.concatenate([network.shapes[edge] for edge in edges])
-    kept = [0, *(1 + np.flatnonzero(np.abs(np.diff(shapes, axis=0)).sum(axis=1)))]
-    places = from_utm(shapes[kept] + [292000.0, 5499000.0], 32)
+    distinct = [0, *(1 + np.flatnonzero(np.abs(np.diff(shapes, axis=0)).sum(axis=1)))]
+    places = from_utm(shapes[distinct] + [292000.0, 5499000.0], 32)
     np.testing.assert_allclose(line, places, atol=2e-7)
     assert len(line) > len(edges) + 1
 
 
-def test_a_network_without_heights_says_so(cli: Command, town: Any) -> None:
+def test_network_without_heights_is_reported(cli: Command, town: Any) -> None:
     import re
 
     text = re.sub(r' z="[^"]*"', "", town.net.read_text(encoding="utf-8"))
@@ -236,7 +234,7 @@ def test_a_place_is_latitude_and_longitude(cli: Command, town: Any) -> None:
     assert answer["first_edge_m"] == pytest.approx(90.0 - answer["from_position_m"])
     assert (
         answer["to_position_m"] == answer["last_edge_m"]
-    )  # an edge by its id counts whole
+    )  # an edge named by id counts in full
     shown = cli("route", "--net", town.tables, *start, "--to", "-34_44").out
     assert f"from {answer['from_place']}\n" in shown
     words = cli(
@@ -253,10 +251,10 @@ def test_a_place_is_latitude_and_longitude(cli: Command, town: Any) -> None:
 def test_a_vehicle_from_a_file_with_its_battery(cli: Command, town: Any) -> None:
     Path("van.toml").write_text("mass = 2600.0\nauxiliary_power = 2000.0\n")
     words = ("route", "--net", town.net, *ENDS)
-    told = ("--set", "mass=2600", "--set", "auxiliary_power=2000")
+    overrides = ("--set", "mass=2600", "--set", "auxiliary_power=2000")
     assert (
         cli(*words, "--vehicle", "van.toml", "--json").json()
-        == cli(*words, *told, "--json").json()
+        == cli(*words, *overrides, "--json").json()
     )
     Path("van.toml").write_text("battery_wh = 1000.0\nreserve_wh = 100.0\n")
     answer = cli(*words, "--vehicle", "van.toml", "--charge", "90%", "--json").json()
@@ -320,7 +318,7 @@ def test_closed_roads(cli: Command, town: Any) -> None:
     ).fails(1)
 
 
-def test_a_departure_that_makes_no_difference_is_told(cli: Command, town: Any) -> None:
+def test_departure_without_effect_is_reported(cli: Command, town: Any) -> None:
     words = ("route", "--net", town.net, *ENDS, "--depart")
     assert "departure at 08:30 ignored" in cli(*words, "08:30").out
     assert (
@@ -329,7 +327,7 @@ def test_a_departure_that_makes_no_difference_is_told(cli: Command, town: Any) -
     assert "write HH:MM" in cli(*words, "soon").fails(2)
 
 
-def test_a_class_that_the_network_does_not_know(cli: Command, town: Any) -> None:
+def test_unknown_vehicle_class_is_rejected(cli: Command, town: Any) -> None:
     assert cli(
         "route", "--net", town.net, *ENDS, "--class", "delivery", "--json"
     ).json()["edges"]
@@ -352,11 +350,11 @@ def test_long_ids_fit_into_80_columns(
     assert long in "".join(line.split()[0] for line in table if line.strip())
 
 
-# --- by what a run has learned -------------------------------------------------------------
+# --- with a learned state ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("policy", ["gp-ts", "bi-ts", "route-ts"])
-def test_what_a_run_learned_comes_back(policy: str, cli: Command, town: Any) -> None:
+def test_route_uses_what_a_run_learned(policy: str, cli: Command, town: Any) -> None:
     """Mean and interval are those that the run's own posterior had after its last round."""
     more = ("--set", "route-ts.posterior=variational") if policy == "route-ts" else ()
     state = learned(cli, town.net, "run", policy, *more)
@@ -374,23 +372,23 @@ def test_what_a_run_learned_comes_back(policy: str, cli: Command, town: Any) -> 
     known = answer["energy_high_wh"] - answer["energy_low_wh"]
     before = cli("route", "--net", town.net, *ENDS, "--json").json()
     assert known < before["energy_high_wh"] - before["energy_low_wh"]
-    again = cli("route", "--net", town.net, *ENDS, "--state", state, "--json").json()
-    assert again == answer
-    moved = Path("elsewhere.npz")  # a state is whole by itself
+    repeated = cli("route", "--net", town.net, *ENDS, "--state", state, "--json").json()
+    assert repeated == answer
+    moved = Path("elsewhere.npz")  # a state is self-contained
     save_state(load_state(state), moved)
     unrecorded = {"trips_judged": 0, "trips_inside": None}
     assert answer["trips_judged"] == 8
-    alone = cli("route", "--net", town.net, *ENDS, "--state", moved, "--json").json()
-    assert alone == answer | unrecorded
+    moved_answer = cli(
+        "route", "--net", town.net, *ENDS, "--state", moved, "--json"
+    ).json()
+    assert moved_answer == answer | unrecorded
     shown = cli("route", "--net", town.net, *ENDS, "--state", state).out
     assert f"learned from {answer['observations']} measurements" in shown
-    assert "--vehicle FILE" not in shown  # a run's state has a vehicle of its own
+    assert "--vehicle FILE" not in shown  # a run's state contains its vehicle
 
 
-def test_the_runs_own_record_says_whether_to_trust_the_interval(
-    cli: Command, town: Any
-) -> None:
-    """By the forecasts of all seeds at the state's setting; those that were not judged are left out."""
+def test_interval_coverage_comes_from_the_runs_record(cli: Command, town: Any) -> None:
+    """By the forecasts of all seeds at the state's setting; those not judged are omitted."""
     state = learned(
         cli, town.net, "run", "gp-ts", "--seeds", "2", "--set", "noise_scale=[0.1, 0.2]"
     )
@@ -416,9 +414,9 @@ def test_the_runs_own_record_says_whether_to_trust_the_interval(
     )
     for seed in (0, 1):
         record(0, seed, [0.5, 1.9] * 4)
-    told = cli(*words).out
-    assert "of 16 trips judged, 100 % fell inside their 95 % interval\n" in told
-    assert "trust" not in told
+    output = cli(*words).out
+    assert "of 16 trips judged, 100 % fell inside their 95 % interval\n" in output
+    assert "trust" not in output
     (Path("run") / "audits" / "gp-ts.s0.seed00001.npz").unlink()  # it is under way
     assert cli(*words, "--json").json()["trips_judged"] == 8
 
@@ -435,17 +433,17 @@ def test_a_runs_own_settings_are_used(cli: Command, town: Any) -> None:
     state = learned(cli, town.net, "run", "gp-ts", *more)
     second = state.with_name("gp-ts.s1.seed00000.npz")
     answers = [
-        cli("route", "--net", town.net, *ENDS, "--state", each, "--json").json()
-        for each in (state, second)
+        cli("route", "--net", town.net, *ENDS, "--state", path, "--json").json()
+        for path in (state, second)
     ]
     assert answers[0]["energy_high_wh"] != answers[1]["energy_high_wh"]
     moved = Path("elsewhere.npz")
     save_state(load_state(state), moved)
-    alone = cli("route", "--net", town.net, *ENDS, "--state", moved, "--json").json()
-    assert alone["energy_high_wh"] == answers[0]["energy_high_wh"]
-    given = ("--set", "uturns=false")
-    alone = cli("route", "--net", town.net, *ENDS, *given, "--json").json()
-    assert alone["observations"] == 0 < answers[0]["observations"]
+    plain = cli("route", "--net", town.net, *ENDS, "--state", moved, "--json").json()
+    assert plain["energy_high_wh"] == answers[0]["energy_high_wh"]
+    overrides = ("--set", "uturns=false")
+    plain = cli("route", "--net", town.net, *ENDS, *overrides, "--json").json()
+    assert plain["observations"] == 0 < answers[0]["observations"]
     words = cli(
         "route", "--net", town.net, *ENDS, "--state", state, "--set", "mass=1"
     ).fails(1)
@@ -502,7 +500,9 @@ def test_a_runs_own_vehicle_is_used(cli: Command, town: Any) -> None:
     ]
 
 
-def test_files_that_hold_no_such_state(cli: Command, town: Any, tmp_path: Path) -> None:
+def test_unsuitable_state_files_are_rejected(
+    cli: Command, town: Any, tmp_path: Path
+) -> None:
     from superarm.core import State
 
     junk = tmp_path / "junk.npz"
@@ -522,9 +522,7 @@ def test_files_that_hold_no_such_state(cli: Command, town: Any, tmp_path: Path) 
     assert "it has no spec of its policy" in words
 
 
-def test_what_a_fleet_has_learned_is_used_for_its_vehicles(
-    cli: Command, town: Any
-) -> None:
+def test_fleet_state_serves_its_vehicles(cli: Command, town: Any) -> None:
     """From a log of trips to a route with the battery at arrival."""
     Path("fleet.toml").write_text(
         "[van-1]\nmass = 2200.0\nbattery_wh = 2000\n[van-2]\nmass = 2600.0\n"
@@ -539,8 +537,8 @@ def test_what_a_fleet_has_learned_is_used_for_its_vehicles(
     assert (
         cli(*learned, "--vehicles", "fleet.toml", "--json").json()["trips_learned"] == 6
     )
-    again = cli(*learned, "--vehicles", "fleet.toml").out
-    assert "skipped 6 trips with names that were already learned" in again
+    output = cli(*learned, "--vehicles", "fleet.toml").out
+    assert "skipped 6 trips with names that were already learned" in output
     words = cli(*learned, "--outliers", "keep").fails(1)
     assert "; omit outliers, or start a new state" in words
     words = ("route", "--net", town.net, "--state", "s.npz", *ENDS)
@@ -551,7 +549,9 @@ def test_what_a_fleet_has_learned_is_used_for_its_vehicles(
     assert own["battery"]["arrival_wh"] == pytest.approx(
         2000.0 - own["energy_wh"] - own["battery"]["lost_wh"]
     )
-    widths = [each["energy_high_wh"] - each["energy_low_wh"] for each in (own, other)]
+    widths = [
+        answer["energy_high_wh"] - answer["energy_low_wh"] for answer in (own, other)
+    ]
     assert own["edges"] != other["edges"] or widths[0] < widths[1]
     missing = cli(*words, "--vehicle", "fleet.toml").fails(2)
     assert (

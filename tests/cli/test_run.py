@@ -1,4 +1,4 @@
-"""``superarm run``: its JSON, its exit codes, its options, and input that means harm."""
+"""``superarm run``: its JSON, exit codes, options, and hostile input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMALL = ("--rounds", 4, "--seeds", 1)
 FAST = ("--jobs", "1")
 
 
-# --- the contract, on a process of its own -----------------------------------------------
+# --- the contract, in a subprocess -------------------------------------------------------
 
 
 def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(
@@ -81,8 +81,8 @@ def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(
     quiet = cli(*args, "--out", "b", "--json", "-q")
     assert quiet.err == ""
     rows = [
-        [{**row, "seconds_per_round": 0} for row in each.json()["rows"]]
-        for each in (result, quiet)
+        [{**row, "seconds_per_round": 0} for row in completed.json()["rows"]]
+        for completed in (result, quiet)
     ]
     assert rows[0] == rows[1]
     seeds = json.loads(
@@ -107,9 +107,7 @@ def test_output_survives_an_ascii_terminal(shell: Command, tiny: str) -> None:
     assert summary["rows"][0]["policy"] == "größe\u2028[/x]"
 
 
-def test_a_reader_that_leaves_early_is_no_crash(
-    program: list[str], tmp_path: Path
-) -> None:
+def test_closed_pipe_does_not_crash(program: list[str], tmp_path: Path) -> None:
     command = " ".join(f"'{word}'" for word in program) + " list experiments"
     done = subprocess.run(
         ["bash", "-c", f"{command} | true"],
@@ -123,7 +121,7 @@ def test_a_reader_that_leaves_early_is_no_crash(
 
 @pytest.mark.slow
 def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) -> None:
-    """Ctrl-C reaches the whole process group: no traceback, exit 1, and --resume goes on."""
+    """Ctrl-C reaches the whole process group: no traceback, exit 1, and --resume continues."""
     # Where Ctrl-C is ignored, as under nohup, children would ignore it, too.
     *python, code = program
     heeding = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler); {code}"
@@ -234,7 +232,7 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
         (("TINY", "--set", "nobody.xi=1"), "no such parameter"),
     ],
 )
-def test_usage_errors_exit_2_and_write_nothing(
+def test_usage_errors_exit_2_and_write_no_files(
     cli: Command, tiny: str, args: tuple[str, ...], words: str
 ) -> None:
     message = cli("run", *(tiny if arg == "TINY" else arg for arg in args), "-q").fails(
@@ -279,7 +277,7 @@ def test_failures_exit_1(
     assert "too long" in message
 
 
-def test_too_little_memory_is_said(
+def test_out_of_memory_is_reported(
     cli: Command, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exhausted(*args: Any, **kwargs: Any) -> None:
@@ -291,7 +289,7 @@ def test_too_little_memory_is_said(
     ).fails(1)
 
 
-def test_dask_without_its_extra_names_the_pip_line(
+def test_missing_dask_names_the_pip_command(
     cli: Command, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
@@ -319,14 +317,14 @@ def test_a_claim_that_fails_exits_0(cli: Command, tiny: str) -> None:
 # --- options -----------------------------------------------------------------------------
 
 
-def test_claims_about_what_was_not_run_are_counted(
+def test_claims_about_missing_policies_are_counted(
     cli: Command, tiny: str, tmp_path: Path
 ) -> None:
-    told = "1 claim not judged: it needs gp-greedy."
-    assert told in cli("run", tiny, "--policies", "random", "--out", "a", "-q").out
+    line = "1 claim not judged: it needs gp-greedy."
+    assert line in cli("run", tiny, "--policies", "random", "--out", "a", "-q").out
     page = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
-    assert told in page
-    assert "feedback" not in page  # nothing is told of what there is not
+    assert line in page
+    assert "feedback" not in page  # nothing is reported for missing parts
     summary = cli(
         "run", tiny, "--policies", "random", "--out", "b", "-q", "--json"
     ).json()
@@ -351,18 +349,18 @@ def test_a_policy_that_cannot_decide_is_named(
         [policies.gp-greedy]
         """
     (tmp_path / "unfit.toml").write_text(text, encoding="utf-8")
-    told = cli(
+    message = cli(
         "run", "unfit.toml", "--set", "mass=[900.0]", "--jobs", jobs, "-q"
     ).fails(1)
-    assert "a shortest path needs costs of 0 or more" in told
-    assert "(policy 'gp-greedy', rounds 1 to 3; seed = " in told
-    assert ", mass = 900.0)" in told
+    assert "a shortest path needs costs of 0 or more" in message
+    assert "(policy 'gp-greedy', rounds 1 to 3; seed = " in message
+    assert ", mass = 900.0)" in message
 
 
-def test_what_is_refused_has_no_progress(cli: Command, tiny: str) -> None:
+def test_rejected_runs_show_no_progress(cli: Command, tiny: str) -> None:
     assert "rounds" in cli("run", tiny, "--out", "a", *FAST).err
-    told = cli("run", tiny, "--out", "a", *FAST).fails(3)
-    assert told.startswith("superarm: a is not empty")
+    message = cli("run", tiny, "--out", "a", *FAST).fails(3)
+    assert message.startswith("superarm: a is not empty")
 
 
 def test_one_seed_has_no_stderr(cli: Command, tiny: str) -> None:
@@ -395,10 +393,10 @@ def test_sets_and_sweeps(
     sets: tuple[str, ...],
     settings: list[dict[str, Any]] | None,
 ) -> None:
-    words = [word for each in sets for word in ("--set", each)]
+    words = [word for value in sets for word in ("--set", value)]
     summary = cli("run", tiny, "--rounds", 3, *words, *FAST, "-q", "--json").json()
     expected = settings or [
-        {"gp-greedy.posterior": each} for each in ("auto", "streaming")
+        {"gp-greedy.posterior": value} for value in ("auto", "streaming")
     ]
     for policy in ("gp-greedy", "random"):
         rows = [row for row in summary["rows"] if row["policy"] == policy]
@@ -429,7 +427,7 @@ def test_the_problem_may_be_another(cli: Command, tiny: str) -> None:
     }
 
 
-def test_every_policy_has_a_regret_row_beside_other_metrics(cli: Command) -> None:
+def test_every_policy_has_a_regret_row_and_other_metrics(cli: Command) -> None:
     args = (
         "run",
         "combinatorial/crowdsourcing",
@@ -471,11 +469,11 @@ def test_without_out_runs_are_numbered(cli: Command, tiny: str, tmp_path: Path) 
         "../..",
         "x" * 50,
     ):
-        made = (tmp_path / _new_directory(name)).resolve()
-        assert made.parent == tmp_path / "runs"
+        directory = (tmp_path / _new_directory(name)).resolve()
+        assert directory.parent == tmp_path / "runs"
 
 
-def test_an_id_cannot_lead_out_of_the_directory(
+def test_id_cannot_escape_the_directory(
     cli: Command, tiny: str, tmp_path: Path
 ) -> None:
     path = Path(tiny)
@@ -489,8 +487,8 @@ def test_an_id_cannot_lead_out_of_the_directory(
     assert result.code == 0, result.err
     assert "../../[/x]/escape" in result.out
     assert "../../../up" in result.out
-    assert {each.name for each in tmp_path.iterdir()} == {"tiny.toml", "runs"}
-    assert [each.name for each in (tmp_path / "runs").iterdir()] == ["tiny-001"]
+    assert {entry.name for entry in tmp_path.iterdir()} == {"tiny.toml", "runs"}
+    assert [entry.name for entry in (tmp_path / "runs").iterdir()] == ["tiny-001"]
     page = (tmp_path / "runs" / "tiny-001" / "report.html").read_text(encoding="utf-8")
     assert "../../../up" in page
 
@@ -515,7 +513,7 @@ def test_the_table_for_people(cli: Command, tiny: str) -> None:
     assert "k = 2" in swept
 
 
-def test_made_data_are_said_even_when_quiet(cli: Command) -> None:
+def test_synthetic_data_are_mentioned_even_when_quiet(cli: Command) -> None:
     args = (
         "run",
         "combinatorial/crowdsourcing",
@@ -557,7 +555,7 @@ def test_usage_errors_are_one_line(cli: Command) -> None:
 @pytest.mark.parametrize(
     "args", [("run", "TINY"), ("run", "TINY", "--set", "gp-greedy.xi=µ")]
 )
-def test_letters_that_a_terminal_lacks(
+def test_characters_missing_from_the_terminal(
     shell: Command, tiny: str, args: tuple[str, ...]
 ) -> None:
     words = (tiny if arg == "TINY" else arg for arg in args)
@@ -570,7 +568,7 @@ def test_letters_that_a_terminal_lacks(
 # --- a run made longer, and a policy that begins with a state ----------------------------------
 
 
-def test_a_run_is_made_longer_and_a_state_is_begun_with(cli: Command) -> None:
+def test_run_can_be_extended_and_warm_started(cli: Command) -> None:
     city = ("run", "navigation/city", "--set", "edges=200", "--seeds", 1, *FAST)
     both = (*city, "--policies", "gp-ts,prior", "--out", "a")
     assert cli(*both, "--rounds", 2, "--json").json()["rounds"] == 2
@@ -586,5 +584,5 @@ def test_a_run_is_made_longer_and_a_state_is_begun_with(cli: Command) -> None:
     assert cli(*one, "--state", state, "--json").json()["rounds"] == 2
     assert "states differ" in cli(*one, "--resume").fails(3)
     other = (*city, "--policies", "gp-ucb", "--out", "c")
-    told = "gp-ucb': this 'index-policy' state does not match this IndexPolicy: rule"
-    assert told in cli(*other, "--state", f"gp-ucb={state}").fails(2)
+    message = "gp-ucb': this 'index-policy' state does not match this IndexPolicy: rule"
+    assert message in cli(*other, "--state", f"gp-ucb={state}").fails(2)

@@ -1,4 +1,4 @@
-"""``superarm run navigation/sumo --net FILE``: trips driven on a network of the user's own."""
+"""``superarm run navigation/sumo --net FILE``: trips driven on a user's network."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def cells(out: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("experiment", ["navigation/sumo", "navigation/sumo-traffic"])
-def test_jobs_and_resuming_change_nothing(
+def test_results_do_not_depend_on_jobs_or_resuming(
     experiment: str, cli: Command, own: Own, tmp_path: Path
 ) -> None:
     out = tmp_path / "one"
@@ -62,10 +62,10 @@ def test_jobs_and_resuming_change_nothing(
         "prior-potential",
         "fastest",
     }
-    told = json.loads((out / "run.json").read_text(encoding="utf-8"))
-    assert told["settled"][0]["route"] == f"from edge {own.start} to edge {own.goal}"
-    assert told["settled"][0]["data"] == "the road network in own.net.xml"
-    assert "rolling_resistance 0.012, not 0.01" in told["settled"][0]["vehicle"]
+    record = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    assert record["settled"][0]["route"] == f"from edge {own.start} to edge {own.goal}"
+    assert record["settled"][0]["data"] == "the road network in own.net.xml"
+    assert "rolling_resistance 0.012, not 0.01" in record["settled"][0]["vehicle"]
     expected = cells(out)
     assert len(expected) == 3
 
@@ -74,12 +74,14 @@ def test_jobs_and_resuming_change_nothing(
     assert cells(tmp_path / "two") == expected
 
     (out / "cells" / "gp-ts.s0.seed00000.npz").unlink()
-    again = cli(*own.words(experiment), "--jobs", "1", "--out", out, "--resume")
-    assert again.code == 0, again.err
+    resumed = cli(*own.words(experiment), "--jobs", "1", "--out", out, "--resume")
+    assert resumed.code == 0, resumed.err
     assert cells(out) == expected
 
 
-def test_what_sumo_can_not_drive_on(cli: Command, own: Own, town: Any) -> None:
+def test_networks_that_sumo_cannot_drive_are_rejected(
+    cli: Command, own: Own, town: Any
+) -> None:
     tables = cli("run", "navigation/sumo", "--net", town.tables, *SHORT).fails(2)
     assert "netconvert" in tables
     place = ("--net", own.file, "--from", "nowhere", "--to", own.goal)
@@ -87,7 +89,7 @@ def test_what_sumo_can_not_drive_on(cli: Command, own: Own, town: Any) -> None:
 
 
 def test_a_fleet_drives(cli: Command, own: Own, tmp_path: Path) -> None:
-    """The same bytes with one process or two; what it learned is taken up by ``route``."""
+    """The same bytes with one process or two; ``route`` accepts its state."""
     words = (
         "run",
         "navigation/fleet",
@@ -116,8 +118,8 @@ def test_a_fleet_drives(cli: Command, own: Own, tmp_path: Path) -> None:
         "thompson",
         "informed",
     }
-    told = json.loads((tmp_path / "one" / "run.json").read_text(encoding="utf-8"))
-    assert "driven in SUMO" in told["settled"][0]["energy"]
+    record = json.loads((tmp_path / "one" / "run.json").read_text(encoding="utf-8"))
+    assert "driven in SUMO" in record["settled"][0]["energy"]
     two = cli(*words, "--jobs", "2", "--out", tmp_path / "two")
     assert two.code == 0, two.err
     assert cells(tmp_path / "two") == cells(tmp_path / "one")

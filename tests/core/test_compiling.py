@@ -14,7 +14,7 @@ from superarm.core.errors import InputError
 @pytest.mark.parametrize(
     "failure", [RuntimeError("no locator"), OSError(28, "disk full")]
 )
-def test_loops_compile_without_a_place_for_their_cache(
+def test_loops_compile_without_a_cache_directory(
     failure: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Numba:
@@ -38,7 +38,7 @@ def test_numpy_is_never_compiled() -> None:
     assert not is_compiled("numpy")
 
 
-def test_a_loop_is_called_directly_where_it_is_compiled() -> None:
+def test_compiled_loop_is_called_directly() -> None:
     pytest.importorskip("numba")
     doubled = compiled("f8(f8)")(_twice)
     direct = entry_point(doubled)

@@ -1,4 +1,4 @@
-"""Files that would unpack to far more than they hold are refused before they do."""
+"""Decompression bombs are rejected before they unpack."""
 
 import gzip
 import io
@@ -42,7 +42,7 @@ def npz(members, method=zipfile.ZIP_STORED):
 
 
 def npy(shape, data=b"", dtype="<f8"):
-    """An array that says to have this shape, whatever ``data`` hold."""
+    """An array with this shape in its header, whatever ``data`` contains."""
     buffer = io.BytesIO()
     header = {"descr": dtype, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(buffer, header)
@@ -54,7 +54,7 @@ def npy(shape, data=b"", dtype="<f8"):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", PACKERS)
-def test_a_text_comes_back_as_it_was(tmp_path, suffix):
+def test_text_round_trip(tmp_path, suffix):
     text = np.random.default_rng(0).bytes(3_000_000)
     path = tmp_path / f"file{suffix}"
     path.write_bytes(PACKERS[suffix](text))
@@ -117,7 +117,7 @@ def test_a_table_of_an_endless_line_is_refused(tmp_path, monkeypatch):
 # --- arrays --------------------------------------------------------------------------------
 
 
-def test_arrays_come_back_as_they_were():
+def test_array_round_trip():
     arrays = {
         "a": np.arange(6).reshape(2, 3),
         "b": np.array(["x", "yz"]),
@@ -126,11 +126,11 @@ def test_arrays_come_back_as_they_were():
     for save in (np.savez, np.savez_compressed):
         buffer = io.BytesIO()
         save(buffer, **arrays)
-        found = read_npz(buffer, most=10_000)
-        assert npz_names(buffer) == list(found) == list(arrays)
+        loaded = read_npz(buffer, most=10_000)
+        assert npz_names(buffer) == list(loaded) == list(arrays)
         for name, array in arrays.items():
-            np.testing.assert_array_equal(found[name], array)
-            assert found[name].dtype == array.dtype
+            np.testing.assert_array_equal(loaded[name], array)
+            assert loaded[name].dtype == array.dtype
         assert list(read_npz(buffer, most=200, wanted="c".__eq__)) == ["c"]
 
 
@@ -163,9 +163,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("members", "method", "words"), BAD.values(), ids=BAD)
-def test_arrays_that_are_not_what_they_say_are_refused(
-    members, method, words, monkeypatch
-):
+def test_mislabelled_arrays_are_rejected(members, method, words, monkeypatch):
     def unpacked(*_, **__):
         raise AssertionError("an array was unpacked")
 
@@ -174,8 +172,8 @@ def test_arrays_that_are_not_what_they_say_are_refused(
         read_npz(npz(members, method), most=1 << 20)
 
 
-def test_a_directory_that_lies_is_refused(monkeypatch):
-    """Nothing is packed, but one array says to be larger than the file it lies in."""
+def test_wrong_sizes_in_a_zip_directory_are_rejected(monkeypatch):
+    """Nothing is compressed, but one array claims to be larger than its file."""
     buffer = npz([("a.npy", npy(HUGE, bytes(8)))])
     with zipfile.ZipFile(buffer, "a") as archive:
         (member,) = archive.infolist()
@@ -227,7 +225,7 @@ def test_a_state_is_never_compressed(tmp_path):
             state_from_bytes(npz([*members, (stranger, WHOLE)]).getvalue())
 
 
-def test_arrays_of_the_same_bytes_are_kept_apart_unless_they_are_the_same():
+def test_equal_bytes_are_shared_only_by_identical_arrays():
     arrays = {
         "floats": np.zeros(4),
         "counts": np.zeros(4, dtype=np.int64),
@@ -236,13 +234,13 @@ def test_arrays_of_the_same_bytes_are_kept_apart_unless_they_are_the_same():
     }
     state = State(kind="test", schema=1, arrays=arrays)
     data = state_to_bytes(state)
-    found = state_from_bytes(data).arrays
+    loaded = state_from_bytes(data).arrays
     for name, array in arrays.items():
-        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        assert (loaded[name].dtype, loaded[name].shape) == (array.dtype, array.shape)
     assert len(npz_names(io.BytesIO(data))) == 1 + 3
 
 
-def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
+def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "state"
     save_state(STATE, path)
     before = path.read_bytes()
@@ -257,7 +255,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_state_is_a_file_of_some_size(tmp_path, monkeypatch):
+def test_state_files_have_a_size_limit(tmp_path, monkeypatch):
     with pytest.raises(StateError, match="is a folder, not a file"):
         load_state(tmp_path)
     (tmp_path / "large").write_bytes(state_to_bytes(STATE))
@@ -270,12 +268,12 @@ def test_a_state_is_a_file_of_some_size(tmp_path, monkeypatch):
 @given(data=st.data())
 @pytest.mark.filterwarnings("ignore:Reading")
 def test_damage_to_states_is_refused_or_harmless(data):
-    whole = bytearray(state_to_bytes(STATE))
+    original = bytearray(state_to_bytes(STATE))
     for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(whole) - 1))
-        whole[place] = data.draw(st.integers(0, 255))
+        place = data.draw(st.integers(0, len(original) - 1))
+        original[place] = data.draw(st.integers(0, 255))
     try:
-        arrays = state_from_bytes(bytes(whole)).arrays
+        arrays = state_from_bytes(bytes(original)).arrays
     except StateError:
         return
-    assert sum(array.nbytes for array in arrays.values()) <= len(whole)
+    assert sum(array.nbytes for array in arrays.values()) <= len(original)

@@ -1,4 +1,4 @@
-"""Records and parts say what they are in few words; draws belong to the rule."""
+"""Short descriptive reprs of records and parts; draws are private to the rule."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def policy(rule: Any = None) -> IndexPolicy:
     )
 
 
-def test_reprs_are_short_and_say_what_it_is() -> None:
+def test_reprs_are_short_and_descriptive() -> None:
     offer = Offer(step=3, arms=ARMS, available=np.arange(40) > 9, structure="<b>")
     decision = policy().decide(offer, np.random.default_rng(0))
     parts: list[Any] = [
@@ -69,7 +69,9 @@ def test_reprs_are_short_and_say_what_it_is() -> None:
 def test_a_decision_gives_the_users_own_ids() -> None:
     offer = Offer(step=1, arms=ARMS)
     decision = policy().decide(offer, np.random.default_rng(0))
-    assert decision.ids(offer) == [ARMS.ids[at] for at in decision.positions]
+    assert decision.ids(offer) == [
+        ARMS.ids[position] for position in decision.positions
+    ]
     with pytest.raises(InputError, match="decision of step 1, not 2"):
         decision.ids(Offer(step=2, arms=ARMS))
     assert Decision(step=1, action=None, positions=np.empty(0, int)).ids(offer) == []
@@ -85,10 +87,10 @@ def test_a_decision_gives_the_users_own_ids() -> None:
 )
 def test_ids_from_numpy_are_plain(ids: Any) -> None:
     offer = Offer(step=1, arms=Arms(ids=ids, features=ROWS[:2]))
-    [found] = Decision(step=1, action=None, positions=np.array([1])).ids(offer)
-    assert type(found) in (str, int)
-    assert found == ids[1]
-    assert offer.arms.positions([found]).tolist() == [1]
+    [arm_id] = Decision(step=1, action=None, positions=np.array([1])).ids(offer)
+    assert type(arm_id) in (str, int)
+    assert arm_id == ids[1]
+    assert offer.arms.positions([arm_id]).tolist() == [1]
 
 
 class Bold:
@@ -126,21 +128,21 @@ def test_a_rule_may_write_into_a_draw(
         Feedback(positions=decision.positions, rewards=np.ones(2)),
         np.random.default_rng(),
     )
-    again = [
+    decisions = [
         bold.decide(Offer(step=2, arms=ARMS), np.random.default_rng(1))
         for _ in range(2)
     ]
-    np.testing.assert_array_equal(again[0].positions, again[1].positions)
-    np.testing.assert_array_equal(again[0].desirability, again[1].desirability)
+    np.testing.assert_array_equal(decisions[0].positions, decisions[1].positions)
+    np.testing.assert_array_equal(decisions[0].desirability, decisions[1].desirability)
 
 
 @pytest.mark.parametrize("what", ["mean", "std"])
 @pytest.mark.parametrize(
     "make", [lambda: FiniteGP(KERNEL, ROWS, 0.01), lambda: StreamingGP(KERNEL, 0.01)]
 )
-def test_what_a_belief_knows_cannot_be_written_to(make: Any, what: str) -> None:
-    """The decision reports it: a rule that shifts it would shift what users are told."""
+def test_belief_arrays_are_read_only(make: Any, what: str) -> None:
+    """The decision reports it: a rule that shifts it would shift what users see."""
     belief = make().belief(Offer(step=1, arms=ARMS))
-    for each in (belief, belief.negated(), belief.condition(np.array([1]))):
+    for view in (belief, belief.negated(), belief.condition(np.array([1]))):
         with pytest.raises(ValueError, match="read-only"):
-            getattr(each, what)[0] = 1.0
+            getattr(view, what)[0] = 1.0

@@ -51,6 +51,22 @@ def test_descriptions_are_inherited_and_joined() -> None:
     assert parameter_descriptions(lambda: None) == {}
 
 
+def _takes_any(*values: int, **options: int) -> None:
+    """Take anything.
+
+    Args:
+        *values: Some values.
+        **options: Some options.
+    """
+
+
+def test_stars_are_not_part_of_a_name() -> None:
+    assert parameter_descriptions(_takes_any) == {
+        "values": "Some values.",
+        "options": "Some options.",
+    }
+
+
 @pytest.mark.parametrize(("family", "name"), PARTS, ids="/".join)
 def test_every_parameter_of_a_part_is_described(family: str, name: str) -> None:
     part = find(family, name)

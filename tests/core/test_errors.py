@@ -1,4 +1,4 @@
-"""The tree in the docstring of ``superarm.core.errors`` is the tree that is there."""
+"""The tree in the docstring of ``superarm.core.errors`` matches the classes."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def test_each_error_is_ours_and_a_builtin(error: type[SuperarmError]) -> None:
     assert error.__doc__
 
 
-def test_a_message_prints_as_it_was_written() -> None:
+def test_message_prints_verbatim() -> None:
     for error in CLASSES:
         assert str(error("say 'this'")) == "say 'this'"
 
 
-def test_a_missing_extra_names_the_pip_line() -> None:
+def test_missing_extra_names_the_pip_command() -> None:
     with pytest.raises(MissingExtraError, match=r"run: pip install 'numba>=[\d.]+'$"):
         require_extra("superarm_no_such_module.part", "fast")
 
@@ -56,14 +56,14 @@ PINNED = ("torch",)
 
 
 @pytest.mark.parametrize("extra", sorted(set(EXTRAS) - {"test", "dev"}))
-def test_the_pip_line_of_an_extra_names_its_requirements(extra: str) -> None:
+def test_pip_command_of_an_extra_lists_its_requirements(extra: str) -> None:
     program, command, *named = shlex.split(install_line(extra))
     assert (program, command) == ("pip", "install")
-    stated = {each.name: each for each in map(Requirement, EXTRAS[extra])}
-    found = {each.name: each for each in map(Requirement, named)}
-    assert found.keys() == stated.keys()
+    stated = {parsed.name: parsed for parsed in map(Requirement, EXTRAS[extra])}
+    listed = {parsed.name: parsed for parsed in map(Requirement, named)}
+    assert listed.keys() == stated.keys()
     constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    for name, requirement in found.items():
+    for name, requirement in listed.items():
         if name in PINNED:  # a bare one would bring CUDA along
             assert str(requirement) in constraints
             version = str(requirement.specifier).removeprefix("==")
@@ -72,19 +72,19 @@ def test_the_pip_line_of_an_extra_names_its_requirements(extra: str) -> None:
             assert requirement.specifier == stated[name].specifier
 
 
-def test_every_extra_that_the_code_asks_for_exists() -> None:
+def test_every_extra_named_in_the_code_exists() -> None:
     calls = re.compile(r"""(?:require_extra\([^()]*?|install_line\()["'](\w+)["']\)""")
     sources = (ROOT / "src").rglob("*.py")
-    asked = {
+    named = {
         name
         for path in sources
         for name in calls.findall(path.read_text(encoding="utf-8"))
     }
-    assert {"fast", "cluster", "frame", "torch", "gps", "sumo"} <= asked
-    assert asked <= set(EXTRAS)
+    assert {"fast", "cluster", "frame", "torch", "gps", "sumo"} <= named
+    assert named <= set(EXTRAS)
 
 
-def test_without_metadata_the_checkout_is_named(
+def test_missing_metadata_names_the_checkout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def missing(name: str) -> list[str]:
@@ -94,7 +94,7 @@ def test_without_metadata_the_checkout_is_named(
     assert install_line("gps") == "pip install -e '.[gps]' in a checkout of superarm"
 
 
-def test_a_broken_module_is_not_called_missing(
+def test_broken_module_is_not_reported_as_missing(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = str(tmp_path)

@@ -1,4 +1,4 @@
-"""Files from outside: what never ends is refused, and no name leaves its folder."""
+"""External files: endless ones are rejected, and no name escapes its folder."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from superarm.core import files
 from superarm.core.errors import FileError, StateError
 from superarm.core.files import (
     distinct_file_names,
     file_name,
     open_file,
     read_bytes,
+    read_json,
     read_text,
+    read_toml,
 )
 from superarm.lab.report import save_pictures
 from superarm.lab.results.pictures import Chart, Picture
@@ -115,9 +118,9 @@ def test_names_stay_distinct(texts: list[str]) -> None:
         assert name.startswith(file_name(text))
 
 
-def test_a_name_that_looks_like_a_checksum_gets_one_of_its_own() -> None:
-    made = file_name("GP")
-    assert file_name(made) != made
+def test_name_that_looks_like_a_checksum_gets_its_own() -> None:
+    name = file_name("GP")
+    assert file_name(name) != name
     assert file_name("mean_regret-2") == "mean_regret-2"
 
 
@@ -196,7 +199,7 @@ def _colliding() -> tuple[str, str]:
                 break
             value, places = value ^ basis[top][0], places ^ basis[top][1]
         else:
-            other = "".join("ç" if places >> at & 1 else "é" for at in range(40))
+            other = "".join("ç" if places >> bit & 1 else "é" for bit in range(40))
             return plain, other
     raise AssertionError("40 masks of 32 bits are always dependent")
 
@@ -227,7 +230,7 @@ def endless(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     yield path
 
 
-def test_what_never_ends_is_refused(endless: Path) -> None:
+def test_endless_files_are_rejected(endless: Path) -> None:
     with pytest.raises(
         FileError, match=r"is a (pipe|device|folder|socket), not a file; "
     ):
@@ -255,3 +258,34 @@ def test_a_sparse_file_of_terabytes_costs_no_memory(tmp_path: Path) -> None:
             pytest.skip("this file system has no sparse files")
     with pytest.raises(FileError, match="split it"):
         read_bytes(path, most=1 << 20)
+
+
+def test_a_file_larger_than_it_states_is_rejected() -> None:
+    path = Path("/proc/self/status")
+    if not path.exists() or path.stat().st_size:
+        pytest.skip("this system has no file that states no size")
+    with pytest.raises(FileError, match="limit of 10 bytes"):
+        read_bytes(path, most=10)
+
+
+def test_a_file_that_a_device_replaces_is_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(files, "require_regular", lambda path: None)
+    with pytest.raises(FileError, match="is a device, not a file"):
+        open_file("/dev/zero")
+
+
+def test_a_file_that_cannot_be_opened_is_a_file_error(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(FileError, match="cannot be read as a van: No such file"):
+        read_toml(missing, content="a van")
+    with pytest.raises(FileError, match="cannot be read as JSON: No such file"):
+        read_json(missing, most=10)
+
+
+def test_a_toml_file_has_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "large.toml"
+    path.write_bytes(b"#" * (files.MOST_TOML + 1))
+    with pytest.raises(FileError, match="is larger than the limit"):
+        read_toml(path)

@@ -1,4 +1,4 @@
-"""Records and the input checks that everyone shares."""
+"""Records and the shared input checks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_arms_keep_their_own_read_only_features() -> None:
     assert repr(arms) == "Arms(n=2, d=3)"
 
 
-def test_positions_follow_the_question() -> None:
+def test_positions_follow_the_order_of_the_ids() -> None:
     arms = Arms(ids=["a", "b", "c"], features=np.zeros((3, 1)))
     assert arms.positions(["c", "a", "c"]).tolist() == [2, 0, 2]
     positions = arms.positions([])
@@ -59,7 +59,7 @@ def test_ids_may_come_from_any_iterable() -> None:
 # --- offers and other records --------------------------------------------------------------
 
 
-def test_offers_check_their_round_and_what_is_available() -> None:
+def test_offers_check_their_step_and_mask() -> None:
     arms = Arms.numbered(np.zeros((3, 1)))
     assert Offer(step=1, arms=arms).available is None
     with pytest.raises(
@@ -75,11 +75,11 @@ def test_offers_check_their_round_and_what_is_available() -> None:
 
 
 def test_decisions_check_their_positions() -> None:
-    made: Any = Decision
-    assert made(step=1, action=None, positions=[2, 0]).positions.tolist() == [2, 0]
+    make: Any = Decision
+    assert make(step=1, action=None, positions=[2, 0]).positions.tolist() == [2, 0]
     for bad in ([0.0, 1.0], [[0, 1]], [True], None):
         with pytest.raises(InputError, match="positions"):
-            made(step=1, action=None, positions=bad)
+            make(step=1, action=None, positions=bad)
 
 
 def test_records_are_frozen() -> None:
@@ -91,7 +91,7 @@ def test_records_are_frozen() -> None:
         decision.version = 3  # type: ignore[misc]
 
 
-def test_a_round_is_when_its_time_says_or_else_its_step() -> None:
+def test_round_time_defaults_to_its_step() -> None:
     arms = Arms.numbered([[0.0]])
     assert Offer(step=3, arms=arms).moment == 3.0
     assert Offer(step=3, arms=arms, time=0).moment == 0.0
@@ -114,25 +114,28 @@ def test_sums_give_every_arm_a_reward_and_every_reward_an_arm(sums: Any) -> None
 
 
 def test_feedback_of_sums() -> None:
-    given: dict[str, Any] = {
+    parts: dict[str, Any] = {
         "positions": np.array([4, 2, 7]),
         "sums": np.array([1, 0, 1]),
     }
     for wrong in (np.zeros(1), np.zeros(3)):
         with pytest.raises(ShapeError, match="rewards"):
-            Feedback(rewards=wrong, **given)
+            Feedback(rewards=wrong, **parts)
     with pytest.raises(ShapeError, match="noise_variance"):
-        Feedback(rewards=np.zeros(2), noise_variance=np.ones(3), **given)
+        Feedback(rewards=np.zeros(2), noise_variance=np.ones(3), **parts)
     late = Feedback(
         rewards=np.array([3.0, 5.0]),
         noise_variance=np.ones(2),
         delays=np.array([2, 2, 2]),
-        **given,
+        **parts,
     )
-    whole = late.part(np.ones(3, dtype=bool))
-    assert whole.delays is None
-    assert whole.sums is not None
-    assert (whole.rewards.tolist(), whole.sums.tolist()) == ([3.0, 5.0], [1, 0, 1])
+    complete = late.part(np.ones(3, dtype=bool))
+    assert complete.delays is None
+    assert complete.sums is not None
+    assert (complete.rewards.tolist(), complete.sums.tolist()) == (
+        [3.0, 5.0],
+        [1, 0, 1],
+    )
     with pytest.raises(InputError, match="same delay"):
         late.part(np.array([True, False, True]))
 
@@ -193,7 +196,7 @@ def test_good_values_pass_without_a_copy() -> None:
 
 
 @pytest.mark.parametrize("number", [-1.0, 2.0, 1.5, np.nan])
-def test_numbers_in_a_column_are_whole_and_known(number: float) -> None:
+def test_column_numbers_are_valid_integers(number: float) -> None:
     roads = {"length": [10.0, 20.0], "speed": [10.0, 10.0], "rise": [0.0, 0.0]}
     energies: Any = RoadEnergy(vehicle=Vehicle(), **roads)
     for mean in (ByNumber(values=np.zeros(2)), energies):

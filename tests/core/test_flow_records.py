@@ -1,4 +1,4 @@
-"""Records of the flow say what is wrong with what they are given, and never change it silently."""
+"""Flow records reject invalid values with advice and never change them silently."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_episode_begins_or_not(begins: Any) -> None:
         None,
     ],
 )
-def test_positions_of_decisions_and_feedback_are_whole_numbers(positions: Any) -> None:
+def test_positions_of_decisions_and_feedback_are_integers(positions: Any) -> None:
     with pytest.raises(InputError, match="positions"):
         Decision(step=1, action=None, positions=positions)
     with pytest.raises(InputError, match="positions"):
@@ -78,7 +78,7 @@ def test_a_carry_is_a_state(carry: Any) -> None:
         Decision(step=1, action=None, positions=np.array([0]), carry=carry)
 
 
-def test_chance_among_more_super_arms_than_a_float_counts() -> None:
+def test_propensity_among_very_many_super_arms() -> None:
     many = Offer(
         step=1, arms=Arms.numbered(np.zeros((1200, 1)) + np.arange(1200.0)[:, None])
     )

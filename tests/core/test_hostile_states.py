@@ -1,4 +1,4 @@
-"""Files that nobody here has written: refused with :class:`StateError`, soon and in little memory."""
+"""Hostile state files are rejected with :class:`StateError`, quickly and with little memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HEAD = {"$record": "state", "kind": "index-policy", "schema": 3}
 
 
 def packed(spec: Any, **arrays: Any) -> bytes:
-    """The bytes of a state that was left by ``spec``."""
+    """The bytes of a state with ``spec``."""
     buffer = io.BytesIO()
     text = json.dumps({**HEAD, "spec": spec}).encode()
     head = {"state.json": np.frombuffer(text, dtype=np.uint8)}
@@ -55,7 +55,7 @@ def packed(spec: Any, **arrays: Any) -> bytes:
         {"family": "kernel", "name": "empirical", "covariance": {"$array": "X"}},
     ],
 )
-def test_an_array_is_not_asked_for_without_end(part: Any) -> None:
+def test_repeated_references_to_an_array_are_limited(part: Any) -> None:
     data = packed({"name": "index", "posterior": [part] * 100}, X=np.zeros((1, 10_000)))
     with pytest.raises(StateError, match="too often"):
         state_from_bytes(data)
@@ -75,7 +75,7 @@ def test_an_array_is_not_asked_for_without_end(part: Any) -> None:
         },
     ],
 )
-def test_no_world_is_made_to_read_a_policy(
+def test_reading_a_policy_builds_no_problem(
     spec: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def build(*_: Any, **__: Any) -> None:
@@ -86,7 +86,7 @@ def test_no_world_is_made_to_read_a_policy(
         loaded(state_from_bytes(packed(spec)))
 
 
-def test_want_of_memory_is_said(
+def test_out_of_memory_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def build(*_: Any, **__: Any) -> None:
@@ -176,11 +176,11 @@ def test_arrays_of_another_shape_are_damage(kind: str, odd: int) -> None:
             tried(replace(state, parts={**state.parts, part: damaged}))
 
 
-def harmed(held: State, odd: Any) -> Iterator[State]:
+def harmed(state: State, odd: Any) -> Iterator[State]:
     """The state with one array after another replaced, those of its parts included."""
-    for name, array in held.arrays.items():
+    for name, array in state.arrays.items():
         if array.shape != odd.shape:
-            yield replace(held, arrays={**held.arrays, name: odd})
-    for name, part in held.parts.items():
+            yield replace(state, arrays={**state.arrays, name: odd})
+    for name, part in state.parts.items():
         for damaged in harmed(part, odd):
-            yield replace(held, parts={**held.parts, name: damaged})
+            yield replace(state, parts={**state.parts, name: damaged})

@@ -1,4 +1,4 @@
-"""Factors that grow, roots that shrink, and jitter that is announced."""
+"""Growing factors, low-rank roots, and jitter with a warning."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_solve_in_place_is_the_solve(
         np.testing.assert_allclose(solved, expected, rtol=0.0, atol=tolerance)
 
 
-def test_a_solve_in_place_refuses_what_it_cannot_overwrite() -> None:
+def test_solve_in_place_rejects_unsuitable_arrays() -> None:
     L = np.eye(3)
     for bad in (
         np.ones((3, 4))[:, ::2],
@@ -85,8 +85,8 @@ def test_jitter_is_announced_before_it_is_used() -> None:
     ) as caught:
         L = cholesky(matrix, "the covariance of three arms")
     assert [
-        f"{step:g} x its size" in str(each.message)
-        for each, step in zip(caught, JITTER_STEPS, strict=False)
+        f"{step:g} x its size" in str(warning.message)
+        for warning, step in zip(caught, JITTER_STEPS, strict=False)
     ] == [True] * len(caught)
     mean_diagonal = np.mean(np.diagonal(matrix))
     added = np.diagonal(L @ L.T - matrix)
@@ -96,7 +96,7 @@ def test_jitter_is_announced_before_it_is_used() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::superarm.core.errors.JitterWarning")
-def test_past_the_limit_it_is_refused_with_advice() -> None:
+def test_jitter_past_the_limit_is_rejected_with_advice() -> None:
     with pytest.raises(
         NotPositiveDefiniteError, match=r"Likely causes: \(a\) the kernel"
     ):
@@ -104,7 +104,7 @@ def test_past_the_limit_it_is_refused_with_advice() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, 0.0, -1.0])
-def test_a_hopeless_diagonal_is_refused_at_once(bad: float) -> None:
+def test_invalid_diagonal_is_rejected_immediately(bad: float) -> None:
     with pytest.raises(NotPositiveDefiniteError, match=r"of size|NaN"):
         cholesky(np.full((2, 2), bad))
 
@@ -156,7 +156,7 @@ def test_arrays_that_blas_would_misread_are_refused() -> None:
 
 @stable
 @given(seeds, st.lists(st.integers(1, 5), min_size=1, max_size=8), st.integers(1, 8))
-def test_a_grown_factor_equals_a_fresh_one(
+def test_grown_factor_equals_a_new_factorisation(
     seed: int, blocks: list[int], capacity: int
 ) -> None:
     n = sum(blocks)
@@ -200,18 +200,20 @@ def test_a_root_has_the_numerical_rank_and_the_stated_error(
 
 @stable
 @given(seeds, st.integers(1, 15), st.integers(1, 15), st.integers(0, 15))
-def test_a_leading_root_leaves_a_positive_rest_whose_diagonal_it_tells(
+def test_leading_root_returns_the_diagonal_of_its_positive_residual(
     seed: int, n: int, rank: int, most: int
 ) -> None:
     matrix = spd(n, seed, rank)
     largest = np.diagonal(matrix).max()
-    rows, rest = leading_root(
-        lambda at: matrix[at], np.diagonal(matrix), most, 1e-9 * largest
+    rows, residual_diagonal = leading_root(
+        lambda row: matrix[row], np.diagonal(matrix), most, 1e-9 * largest
     )
-    left = matrix - rows.T @ rows
-    np.testing.assert_allclose(np.diagonal(left), rest, atol=1e-12 * largest)
-    assert np.linalg.eigvalsh(left)[0] >= -1e-12 * largest * n
-    assert len(rows) == min(most, n) or rest.max() <= 1e-9 * largest
+    residual = matrix - rows.T @ rows
+    np.testing.assert_allclose(
+        np.diagonal(residual), residual_diagonal, atol=1e-12 * largest
+    )
+    assert np.linalg.eigvalsh(residual)[0] >= -1e-12 * largest * n
+    assert len(rows) == min(most, n) or residual_diagonal.max() <= 1e-9 * largest
     assert len(rows) <= min(most, rank)
 
 
@@ -251,7 +253,7 @@ def test_other_matrices_are_refused(matrix: Floats) -> None:
         psd_root(matrix)
 
 
-def test_rounding_is_measured_against_the_scale_given() -> None:
+def test_rounding_is_relative_to_the_given_scale() -> None:
     """A posterior covariance of 1e-9 made from a prior of 1 carries rounding of 1e-16."""
     matrix = 1e-9 * np.ones((2, 2)) + 1e-16 * np.array([[0.0, 1.0], [1.0, 0.0]])
     with pytest.warns(JitterWarning):
@@ -264,7 +266,7 @@ def test_rounding_is_measured_against_the_scale_given() -> None:
 
 
 @pytest.mark.parametrize("smooth", [True, False])
-def test_rounding_does_not_choose_among_arms_that_are_alike(smooth: bool) -> None:
+def test_rounding_does_not_decide_between_equal_arms(smooth: bool) -> None:
     """On a grid many arms tie for the next pivot: a root must not turn with the last digit."""
     side = np.linspace(0.0, 1.0, 9)
     points = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
@@ -274,13 +276,13 @@ def test_rounding_does_not_choose_among_arms_that_are_alike(smooth: bool) -> Non
     for _ in range(10):
         noise = 1e-15 * rng.standard_normal(matrix.shape)
         root, other = (
-            psd_root(each, scale=1.0, steady=True).root
-            for each in (matrix, matrix + noise + noise.T)
+            psd_root(variant, scale=1.0, steady=True).root
+            for variant in (matrix, matrix + noise + noise.T)
         )
         normals = rng.standard_normal(len(matrix))
         draw = root @ normals[: root.shape[1]]
-        again = other @ normals[: other.shape[1]]
-        np.testing.assert_allclose(again, draw, atol=1e-4 if smooth else 1e-10)
+        other_draw = other @ normals[: other.shape[1]]
+        np.testing.assert_allclose(other_draw, draw, atol=1e-4 if smooth else 1e-10)
 
 
 @stable
@@ -290,21 +292,23 @@ def test_root_update_equals_the_dense_formula(
 ) -> None:
     rng = np.random.default_rng(seed)
     root = rng.standard_normal((n, rank))
-    at = rng.integers(0, n, k)  # repeats are legal
+    rows = rng.integers(0, n, k)  # repeats are legal
     noise = 10.0 ** rng.uniform(-4.0, 1.0, k)
     P = root @ root.T
-    update = root_update(root, root[at], noise)
-    total = P[np.ix_(at, at)] + np.diag(noise)
-    shrunk = root - update.downdate @ root[at]
+    update = root_update(root, root[rows], noise)
+    total = P[np.ix_(rows, rows)] + np.diag(noise)
+    shrunk = root - update.downdate @ root[rows]
     tolerance = 1e-9 * max(1.0, np.abs(P).max())
     np.testing.assert_allclose(
-        shrunk @ shrunk.T, P - P[:, at] @ np.linalg.solve(total, P[at]), atol=tolerance
+        shrunk @ shrunk.T,
+        P - P[:, rows] @ np.linalg.solve(total, P[rows]),
+        atol=tolerance,
     )
     np.testing.assert_allclose(
         update.gain @ total,
-        P[:, at],
+        P[:, rows],
         atol=tolerance * max(1.0, np.abs(update.gain).max()),
     )
-    whitened = P[np.ix_(at, at)] / np.sqrt(np.outer(noise, noise))
+    whitened = P[np.ix_(rows, rows)] / np.sqrt(np.outer(noise, noise))
     expected = 0.5 * np.linalg.slogdet(np.eye(k) + whitened)[1]
     assert update.information == pytest.approx(expected, abs=1e-8)

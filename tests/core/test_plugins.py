@@ -1,4 +1,4 @@
-"""Parts of the user's own: imported where the user names them, described in words."""
+"""User-defined parts: imported on request, and described."""
 
 from __future__ import annotations
 
@@ -38,18 +38,20 @@ def test_every_part_is_described(family: str) -> None:
         described = _part_row(family, name)
         assert described["meaning"], f"{family} {name} has no docstring"
         assert "\n" not in described["meaning"]
-        assert all(each["type"] for each in described["parameters"])
+        assert all(parameter["type"] for parameter in described["parameters"])
 
 
 def test_a_description_has_kinds_and_defaults() -> None:
     by_name = {
-        each["name"]: each for each in _part_row("policy", "gp-ts")["parameters"]
+        parameter["name"]: parameter
+        for parameter in _part_row("policy", "gp-ts")["parameters"]
     }
     assert by_name["delta"]["type"] == "a number"
     assert by_name["delta"]["default"] == 0.1
     assert by_name["mode"]["type"] == "one of 'joint', 'independent'"
     kernel = {
-        each["name"]: each for each in _part_row("posterior", "finite")["parameters"]
+        parameter["name"]: parameter
+        for parameter in _part_row("posterior", "finite")["parameters"]
     }
     assert kernel["noise_variance"]["type"] == "a number"
     assert kernel["kernel"]["required"]
@@ -72,7 +74,7 @@ def test_a_file_is_imported_once(tmp_path: Path) -> None:
         import_parts(other)
 
 
-def test_what_cannot_be_imported_is_told(tmp_path: Path) -> None:
+def test_import_failures_are_reported(tmp_path: Path) -> None:
     broken = tmp_path / "broken_part.py"
     broken.write_text("1 / 0")
     with pytest.raises(
@@ -86,7 +88,7 @@ def test_what_cannot_be_imported_is_told(tmp_path: Path) -> None:
         import_parts(tmp_path / "absent.py")
 
 
-def test_a_file_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_failed_import_registers_no_parts(tmp_path: Path) -> None:
     (tmp_path / "late_slip.py").write_text(
         RULE.format(name="own-too-early") + "\n1 / 0\n"
     )

@@ -1,4 +1,4 @@
-"""Parts by name: nested specs, advice, and nothing imported by a name from outside."""
+"""Parts by name: nested specs, advice, and no imports by external names."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from superarm.core import registry
 from superarm.core.errors import InputError, SpecError
 from superarm.core.registry import (
     build,
+    check_table,
     names,
     parameters_of,
     register,
@@ -48,7 +49,7 @@ def test_every_family_is_filled(family: str) -> None:
         assert isinstance(parameters_of(family, name), dict)
 
 
-def test_nested_specs_go_there_and_back() -> None:
+def test_nested_specs_round_trip() -> None:
     kernel = 2.0 * (
         SquaredExponential(lengthscale=(0.1, 0.2), columns=(0, 1)) + Matern(nu=1.5)
     )
@@ -58,7 +59,7 @@ def test_nested_specs_go_there_and_back() -> None:
     assert build("oracle", spec_of(TopK(k=3))) == TopK(k=3)
 
 
-def test_a_name_alone_is_a_spec() -> None:
+def test_name_is_a_spec() -> None:
     assert build("oracle", "top-k") == TopK(k=1)
     assert build("oracle", "top-k", k=4) == TopK(k=4)
 
@@ -167,6 +168,12 @@ def test_a_value_of_another_kind_is_named(
         ("0.5", float, "x is '0.5'; it must be a number"),
         (10**400, float, "it must be smaller"),
         (10**20, int, "it must be smaller"),
+        pytest.param(
+            16**9999,
+            float,
+            "too large to show; it must be smaller",
+            id="thousands of digits",
+        ),
         (1, Literal["a", "b"], "it must be one of 'a', 'b'"),
         ({}, float | tuple[float, ...], "it must be a number or a list of numbers"),
         (
@@ -179,7 +186,9 @@ def test_a_value_of_another_kind_is_named(
         (3, Mapping[str, Any], "it must be a table"),
     ],
 )
-def test_kinds_are_told_in_words(value: Any, kind: Any, words: str) -> None:
+def test_expected_types_are_described_in_words(
+    value: Any, kind: Any, words: str
+) -> None:
     with pytest.raises(SpecError, match=f"{words}$"):
         require_kind(value, kind, "x")
 
@@ -188,7 +197,7 @@ def test_kinds_are_told_in_words(value: Any, kind: Any, words: str) -> None:
     "model", [1, None, {"kernel": {"name": "matern"}}, {"name": "matern"}]
 )
 @pytest.mark.parametrize("name", ["gp-ucb", "random", "route-ucb"])
-def test_a_model_is_no_spec(name: str, model: Any) -> None:
+def test_model_is_not_a_spec(name: str, model: Any) -> None:
     with pytest.raises(SpecError, match=r"model is .*must be a Model"):
         build("policy", {"name": name, "model": model})
 
@@ -198,17 +207,15 @@ def test_a_graph_is_made_of_lists() -> None:
         build("network", {"name": "sparse", "indptr": 1, "indices": -1})
 
 
-def test_what_fits_a_kind() -> None:
+def test_values_that_match_a_type() -> None:
     for value in (1, 1.5, np.float32(1.5), np.int64(3), sys.float_info.max):
         require_kind(value, float, "x")
     require_kind([1, 2.0], float | tuple[float, ...], "x")
-    require_kind(
-        "neither", Literal["a", "b"], "x"
-    )  # the part itself says which texts it knows
+    require_kind("neither", Literal["a", "b"], "x")  # the part itself lists valid texts
     require_kind({"a": {}}, Mapping[str, Mapping[str, Any]], "x")
 
 
-def test_types_for_checkers_alone_are_not_checked() -> None:
+def test_types_for_type_checkers_are_not_validated() -> None:
     def part(x: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
     assert registry.kinds_of(part) == {}
@@ -282,11 +289,11 @@ def test_only_registered_parts_have_specs() -> None:
 def test_differences_of_specs_are_found(
     here: Any, there: Any, words: str | None
 ) -> None:
-    found = registry.difference(here, there)
+    difference = registry.difference(here, there)
     assert (
-        found is None
+        difference is None
         if words is None
-        else found is not None and found.startswith(words)
+        else difference is not None and difference.startswith(words)
     )
 
 
@@ -369,7 +376,7 @@ def test_names_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert (
         register("oracle", "of-this-test")(Mine) is Mine
-    )  # the same part again is no conflict
+    )  # registering the same part twice is not a conflict
     with pytest.raises(SpecError, match="registered already"):
         register("oracle", "of-this-test")(TopK)
     with pytest.raises(SpecError, match="unknown family"):
@@ -387,3 +394,17 @@ def test_names_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert build("oracle", spec).table == {"a": 1.0, "b": [2]}
     with pytest.raises(SpecError, match="cannot be part of a spec"):
         spec_of(Mine(table=object()))
+
+
+def test_a_table_is_checked_key_by_key() -> None:
+    kinds = {"mass": float, "name": str}
+    check_table({"mass": 1.0}, kinds, "van", required=["mass"])
+    with pytest.raises(SpecError, match=r"^van: 'name' is missing$"):
+        check_table({"mass": 1.0}, kinds, "van", required=["name"])
+    with pytest.raises(SpecError, match=r"^van: mass is 'heavy'; it must be a number$"):
+        check_table({"mass": "heavy"}, kinds, "van")
+
+
+def test_keys_that_were_taken_out_of_a_table_are_suggested() -> None:
+    with pytest.raises(SpecError, match="did you mean 'extends'"):
+        check_table({"extend": 1}, {"title": str}, "x", read_elsewhere=["extends"])

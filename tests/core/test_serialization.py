@@ -43,7 +43,7 @@ def same(first: Any, second: Any) -> bool:  # noqa: PLR0911 (one for each kind)
         )
     if isinstance(first, np.generic):
         return same(np.asarray(first), np.asarray(second))
-    if isinstance(first, float):  # which tells −0.0 from 0.0, and knows NaN
+    if isinstance(first, float):  # distinguishes −0.0 from 0.0 and handles NaN
         return repr(first) == repr(second)
     if isinstance(first, list | tuple):
         return len(first) == len(second) and all(map(same, first, second))
@@ -53,7 +53,7 @@ def same(first: Any, second: Any) -> bool:  # noqa: PLR0911 (one for each kind)
         names = (
             ("ids", "features")
             if isinstance(first, Arms)
-            else [each.name for each in fields(first)]
+            else [field.name for field in fields(first)]
         )
         return all(same(getattr(first, name), getattr(second, name)) for name in names)
     return bool(first == second)
@@ -84,7 +84,7 @@ leaves = (
     hashables
     | st.floats()
     | arrays
-    | arrays.filter(lambda each: each.size).map(lambda a: a.flat[0])
+    | arrays.filter(lambda array: array.size).map(lambda a: a.flat[0])
 )
 values = st.recursive(
     leaves,
@@ -173,7 +173,7 @@ def flows(draw: Any) -> list[Any]:
 
 @pytest.mark.thorough
 @given(flows())
-def test_records_keep_what_they_hold(records: list[Any]) -> None:
+def test_records_round_trip(records: list[Any]) -> None:
     for record in records:
         assert same(from_json(json.loads(json.dumps(to_json(record)))), record)
 
@@ -193,8 +193,8 @@ def test_some_values_by_hand() -> None:
         "closed_turns": None,
         "turn_costs": None,
     }
-    given = Trip(start=1, goal=2, turn_costs=np.array([0.5, 0.0]))
-    assert through(given).turn_costs.tolist() == [0.5, 0.0]
+    trip = Trip(start=1, goal=2, turn_costs=np.array([0.5, 0.0]))
+    assert through(trip).turn_costs.tolist() == [0.5, 0.0]
     old = {"$record": "trip", "start": 1, "goal": 2, "closed_turns": None}
     assert from_json(old).turn_costs is None
     assert through({"$array": 3}) == {"$array": 3}, (
@@ -232,7 +232,7 @@ class Named(str):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_cannot_be_written_is_refused(value: Any) -> None:
+def test_unserializable_values_are_rejected(value: Any) -> None:
     with pytest.raises(SpecError):
         to_json({"action": value})
 
@@ -428,9 +428,11 @@ def test_any_data_are_read_or_refused(data: Any) -> None:
         return
 
 
-def test_scalars_of_a_state_are_kept_exactly_in_its_bytes() -> None:
+def test_state_scalars_are_exact_in_bytes() -> None:
     scalars = {"nan": float("nan"), "pair": (1, -0.0), "number": np.int64(3)}
-    again = state_from_bytes(state_to_bytes(State(kind="x", schema=1, scalars=scalars)))
-    assert {key: repr(again.scalars[key]) for key in scalars} == {
+    restored = state_from_bytes(
+        state_to_bytes(State(kind="x", schema=1, scalars=scalars))
+    )
+    assert {key: repr(restored.scalars[key]) for key in scalars} == {
         key: repr(value) for key, value in scalars.items()
     }

@@ -1,4 +1,4 @@
-"""Cheapest paths: those of a search of every path, and none to what was not reached."""
+"""Shortest paths match an exhaustive search; unreachable nodes have none."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_routes_cost_what_is_stated_and_nothing_is_cheaper(seed: int) -> None:
             assert total == pytest.approx(least[source, goal])
 
 
-def test_a_path_to_the_source_is_the_source_alone() -> None:
+def test_path_to_the_source_is_only_the_source() -> None:
     loop = csr_array([[0.0, 1.0], [1.0, 0.0]])
     assert shortest_paths(loop, 1).route_to(1) == [1]
 
 
-def test_nothing_is_reached_beyond_the_limit_or_over_infinite_costs() -> None:
+def test_search_stops_at_the_limit_and_at_infinite_costs() -> None:
     chain = csr_array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]])
     near = shortest_paths(chain, 0, limit=1.0)
     assert near.route_to(1) == [0, 1]
@@ -48,6 +48,6 @@ def test_nothing_is_reached_beyond_the_limit_or_over_infinite_costs() -> None:
     assert shortest_paths(chain, 0).route_to(2) is None
 
 
-def test_links_may_cost_nothing() -> None:
+def test_links_may_have_zero_cost() -> None:
     entries = (np.zeros(2), np.array([1, 2]), np.array([0, 1, 2, 2]))
     assert shortest_paths(csr_matrix(entries, shape=(3, 3)), 0).route_to(2) == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""Saving, loading and restoring: what comes back, and what is refused at the door."""
+"""Saving, loading and restoring states, and rejecting invalid ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def policy_of(posterior: Any = None) -> IndexPolicy:
 
 
 def played(policy: IndexPolicy, first: int = 1, rounds: int = 5) -> list[list[int]]:
-    """What it chose in these rounds."""
+    """Its choices in these rounds."""
     choices = []
     for step in range(first, first + rounds):
         rng = np.random.default_rng(step)
@@ -139,25 +139,25 @@ def same(one: Any, other: Any) -> bool:
 
 
 @given(STATES)
-def test_a_state_comes_back_from_its_bytes(state: State) -> None:
+def test_state_round_trips_through_bytes(state: State) -> None:
     data = state_to_bytes(state)
-    again = state_from_bytes(data)
-    assert same(again, state)
-    assert state_to_bytes(again) == data
+    restored = state_from_bytes(data)
+    assert same(restored, state)
+    assert state_to_bytes(restored) == data
 
 
 # --- wrong arguments --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", [None, 0, [], b"x.npz", "", "a\0b"])
-def test_what_is_no_path_is_refused(path: Any) -> None:
+def test_invalid_paths_are_rejected(path: Any) -> None:
     policy = policy_of()
     state = policy.state()
     for use in (
         policy.save,
         superarm.load,
         load_state,
-        lambda given: save_state(state, given),
+        lambda target: save_state(state, target),
     ):
         with pytest.raises(InputError, match="path is"):
             use(path)
@@ -166,13 +166,11 @@ def test_what_is_no_path_is_refused(path: Any) -> None:
 
 
 @pytest.mark.parametrize("state", [None, "x", {}, [], 0])
-def test_what_is_no_state_is_neither_saved_nor_loaded(
-    state: Any, tmp_path: Path
-) -> None:
+def test_only_states_are_saved_and_loaded(state: Any, tmp_path: Path) -> None:
     for use in (
         state_to_bytes,
         loaded,
-        lambda given: save_state(given, tmp_path / "x.npz"),
+        lambda value: save_state(value, tmp_path / "x.npz"),
     ):
         with pytest.raises(InputError, match="state is"):
             use(state)
@@ -197,9 +195,9 @@ def test_steps_are_noted_once() -> None:
             policy.note_steps(steps)  # type: ignore[arg-type]
         assert state_to_bytes(policy.state()) == before
     policy.note_steps([7, 5])
-    again = loaded(policy.state())
-    assert isinstance(again, IndexPolicy)
-    assert [step for step in range(1, 10) if again.knows(step)] == [3, 4, 5, 7]
+    restored = loaded(policy.state())
+    assert isinstance(restored, IndexPolicy)
+    assert [step for step in range(1, 10) if restored.has_learned(step)] == [3, 4, 5, 7]
 
 
 @pytest.mark.parametrize(
@@ -209,9 +207,9 @@ def test_blocks_and_steps_end_where_floats_skip_numbers(wrapper: Any) -> None:
     gp = wrapper(FiniteGP(ROUGH, ARMS, 0.1))
     last = 2.0**53
     gp.observe([[0, last]], [1.0])
-    again = wrapper(FiniteGP(ROUGH, ARMS, 0.1)).restored(gp.state())
+    restored = wrapper(FiniteGP(ROUGH, ARMS, 0.1)).restored(gp.state())
     np.testing.assert_allclose(
-        again.predict([[0, last]]).mean, gp.predict([[0, last]]).mean
+        restored.predict([[0, last]]).mean, gp.predict([[0, last]]).mean
     )
     with pytest.raises(InputError, match="a float skips numbers"):
         gp.observe([[0, 2.0 * last]], [1.0])
@@ -236,26 +234,24 @@ def test_a_drifting_policy_can_be_pickled(drift: str) -> None:
         DriftingGP(ROUGH, ARMS, 0.1, drift=DRIFTS[drift], time_tolerance=1e-6)
     )
     played(policy)
-    again = pickle.loads(pickle.dumps(policy))
-    assert played(again, 6) == played(policy, 6)
+    unpickled = pickle.loads(pickle.dumps(policy))
+    assert played(unpickled, 6) == played(policy, 6)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("form", ["kalman", "visited", "folded"])
 @pytest.mark.parametrize("drift", ["temporal", "matern-3/2"])
-def test_a_restored_posterior_answers_about_the_times_that_its_twin_does(
-    form: Any, drift: str
-) -> None:
+def test_restored_posterior_answers_about_the_same_times(form: Any, drift: str) -> None:
     gp = DriftingGP(ROUGH, ARMS, 0.5, drift=DRIFTS[drift], form=form)
     rng = np.random.default_rng(0)
     for step in range(300):
         gp.observe([[int(rng.integers(7)), step]], [float(rng.normal())])
-    again = DriftingGP.from_state(state_from_bytes(state_to_bytes(gp.state())))
+    restored = DriftingGP.from_state(state_from_bytes(state_to_bytes(gp.state())))
 
-    def answer(asked: DriftingGP, time: float) -> Any:
+    def answer(posterior: DriftingGP, time: float) -> Any:
         keys = np.column_stack([np.arange(7), np.full(7, time)])
         try:
-            return asked.predict(keys, return_cov=True)
+            return posterior.predict(keys, return_cov=True)
         except ForgottenError:
             return None
 
@@ -263,7 +259,7 @@ def test_a_restored_posterior_answers_about_the_times_that_its_twin_does(
         """How many of these times are answered, by both."""
         answered = 0
         for time in times:
-            ours, theirs = answer(gp, time), answer(again, time)
+            ours, theirs = answer(gp, time), answer(restored, time)
             assert (ours is None) == (theirs is None), time
             if ours is not None:
                 answered += 1
@@ -273,18 +269,18 @@ def test_a_restored_posterior_answers_about_the_times_that_its_twin_does(
         return answered
 
     recent = np.arange(180.0, 306.0, 6.0)
-    found = assert_alike(recent)
-    assert 0 < found < len(recent), (
+    compared = assert_alike(recent)
+    assert 0 < compared < len(recent), (
         "some are forgotten, and some before the last are not"
     )
-    assert found > 1
+    assert compared > 1
     late = [[3, 290.5]], [2.0]
     gp.observe(*late)
-    again.observe(*late)
-    assert assert_alike(recent) == found
+    restored.observe(*late)
+    assert assert_alike(recent) == compared
 
 
-def test_a_state_without_a_checkpoint_answers_about_now() -> None:
+def test_state_without_a_checkpoint_predicts_the_present() -> None:
     """As version 0.1.0 saved it."""
     gp = DriftingGP(ROUGH, ARMS, 0.5, drift=Temporal(epsilon=0.9))
     for step in range(300):
@@ -298,25 +294,25 @@ def test_a_state_without_a_checkpoint_answers_about_now() -> None:
         arrays=state.arrays,
         spec=state.spec,
     )
-    again = DriftingGP.from_state(old)
+    restored = DriftingGP.from_state(old)
     now = np.column_stack([np.arange(7), np.full(7, 300.0)])
-    np.testing.assert_array_equal(again.predict(now).mean, gp.predict(now).mean)
+    np.testing.assert_array_equal(restored.predict(now).mean, gp.predict(now).mean)
     with pytest.raises(ForgottenError):
-        again.predict([[0, 298.0]])
+        restored.predict([[0, 298.0]])
 
 
 # --- the machine --------------------------------------------------------------------------------
 
 
-def test_a_policy_comes_back_on_the_backend_that_was_chosen(tmp_path: Path) -> None:
+def test_policy_restores_on_the_chosen_backend(tmp_path: Path) -> None:
     policy = policy_of(FiniteGP(ROUGH, ARMS, 0.1, backend="numpy"))
     played(policy)
     policy.save(tmp_path / "a.npz")
-    again: Any = superarm.load(tmp_path / "a.npz")
-    assert again.posterior.backend == "numpy"
-    assert not again.posterior.compiled
-    assert played(again, 6) == played(policy, 6)
-    # A spec says nothing about the machine: a state may be restored into another backend.
+    restored: Any = superarm.load(tmp_path / "a.npz")
+    assert restored.posterior.backend == "numpy"
+    assert not restored.posterior.compiled
+    assert played(restored, 6) == played(policy, 6)
+    # A spec does not depend on the machine: a state may be restored into another backend.
     if find_spec("numba") is not None:
         compiled = FiniteGP(ROUGH, ARMS, 0.1, backend="numba")
         assert compiled.restored(policy.posterior.state()).backend == "numba"
@@ -324,7 +320,7 @@ def test_a_policy_comes_back_on_the_backend_that_was_chosen(tmp_path: Path) -> N
     assert "backend" not in automatic.state().scalars
 
 
-def test_a_backend_that_is_not_there_is_not_needed(
+def test_state_loads_without_its_backend(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gp = FiniteGP(ROUGH, ARMS, 0.1, backend="numpy")
@@ -341,9 +337,9 @@ def test_a_backend_that_is_not_there_is_not_needed(
     )
     for module in ("superarm.core.compiling", "superarm.posteriors.finite.posterior"):
         monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
-    again = FiniteGP.from_state(compiled)
-    assert (again.backend, again.compiled) == ("auto", False)
-    np.testing.assert_allclose(again.predict([0]).mean, gp.predict([0]).mean)
+    restored = FiniteGP.from_state(compiled)
+    assert (restored.backend, restored.compiled) == ("auto", False)
+    np.testing.assert_allclose(restored.predict([0]).mean, gp.predict([0]).mean)
     with pytest.raises(StateError, match="no backend 'abacus'"):
         FiniteGP.from_state(
             State(
@@ -365,34 +361,34 @@ COLUMNS = ["size", "colour", "grid"]
 
 
 @pytest.mark.parametrize("coding", ["one-hot", "index"])
-def test_an_encoding_comes_back_with_its_policy(coding: Any, tmp_path: Path) -> None:
+def test_encoding_is_restored_with_its_policy(coding: Any, tmp_path: Path) -> None:
     policy = policy_of()
     policy.encoding = encoding = Encoding.of(ROWS, COLUMNS, coding=coding)
     path = tmp_path / "mine.npz"
-    for _ in range(2):  # it stays when what was loaded is saved again
+    for _ in range(2):  # it survives saving a loaded policy
         policy.save(path)
-        again: Any = superarm.load(path)
-        assert again.encoding == encoding
-        policy = again
+        restored: Any = superarm.load(path)
+        assert restored.encoding == encoding
+        policy = restored
     np.testing.assert_array_equal(
-        again.encoding.features(ROWS), encoding.features(ROWS)
+        restored.encoding.features(ROWS), encoding.features(ROWS)
     )
-    assert again.restored(again.state()).encoding == encoding
+    assert restored.restored(restored.state()).encoding == encoding
     plain = policy_of()
     assert plain.encoding is None
-    assert plain.restored(again.state()).encoding == encoding
-    assert again.restored(plain.state()).encoding == encoding
+    assert plain.restored(restored.state()).encoding == encoding
+    assert restored.restored(plain.state()).encoding == encoding
 
 
-def test_policies_that_do_not_learn_keep_an_encoding_too(tmp_path: Path) -> None:
+def test_encoding_is_restored_for_policies_that_do_not_learn(tmp_path: Path) -> None:
     policy = ScorePolicy(score=Uniform(), oracle=TopK(k=1))
     policy.encoding = Encoding.of(ROWS, COLUMNS)
     policy.save(tmp_path / "a.npz")
-    again: Any = superarm.load(tmp_path / "a.npz")
-    assert again.encoding == policy.encoding
+    restored: Any = superarm.load(tmp_path / "a.npz")
+    assert restored.encoding == policy.encoding
 
 
-def test_encodings_that_no_file_can_hold_are_refused_at_once() -> None:
+def test_unserializable_encodings_are_rejected_immediately() -> None:
     policy = policy_of()
     days = [{"day": datetime.date(2024, 1, day)} for day in (1, 2)]
     with pytest.raises(SpecError, match="date"):
@@ -401,7 +397,7 @@ def test_encodings_that_no_file_can_hold_are_refused_at_once() -> None:
         policy.encoding = {"columns": ["size"]}  # type: ignore[assignment]
     assert policy.encoding is None
     state = policy.state()
-    for held in (
+    for encoding in (
         {"columns": ("a",)},
         [],
         {"columns": (), "categories": {}, "coding": "one-hot"},
@@ -409,7 +405,7 @@ def test_encodings_that_no_file_can_hold_are_refused_at_once() -> None:
         damaged = State(
             kind=state.kind,
             schema=state.schema,
-            scalars={**state.scalars, "encoding": held},
+            scalars={**state.scalars, "encoding": encoding},
             parts=state.parts,
             spec=state.spec,
         )
@@ -417,7 +413,7 @@ def test_encodings_that_no_file_can_hold_are_refused_at_once() -> None:
             loaded(damaged)
 
 
-def test_an_offer_and_its_decision_are_kept_for_late_feedback(tmp_path: Path) -> None:
+def test_offer_and_decision_can_be_stored_for_late_feedback(tmp_path: Path) -> None:
     import json
 
     policy = policy_of()
@@ -427,12 +423,12 @@ def test_an_offer_and_its_decision_are_kept_for_late_feedback(tmp_path: Path) ->
     policy.commit(decision)
     (tmp_path / "6.json").write_text(json.dumps(to_json([offer, decision])))
     policy.save(tmp_path / "mine.npz")
-    again: Any = superarm.load(tmp_path / "mine.npz")
+    restored: Any = superarm.load(tmp_path / "mine.npz")
     offer, decision = from_json(json.loads((tmp_path / "6.json").read_text()))
     feedback = Feedback(positions=decision.positions, rewards=[0.5, 0.2])
-    for each in (policy, again):
-        each.learn(offer, decision, feedback, rng)
-    assert played(again, 7) == played(policy, 7)
+    for learner in (policy, restored):
+        learner.learn(offer, decision, feedback, rng)
+    assert played(restored, 7) == played(policy, 7)
 
 
 # --- files -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Random streams: the fast way equals the definition, bit for bit."""
+"""Random streams: the fast path equals the definition bit for bit."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_every_step_of_two_blocks() -> None:
         assert streams.at(step).random() == stream(3, "noise", step).random()
 
 
-def test_what_was_drawn_before_leaves_no_trace() -> None:
+def test_streams_do_not_depend_on_earlier_draws() -> None:
     streams = Streams(11, "noise")
     # An odd number of 32-bit draws leaves half a word behind in the bit generator.
     streams.at(1).integers(10, size=3, dtype=np.uint32)

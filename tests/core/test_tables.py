@@ -54,14 +54,14 @@ def test_arms_by_their_ids() -> None:
     assert encoding.arms(ROWS).ids == (0, 1, 2)
 
 
-def test_it_is_data() -> None:
+def test_encoding_round_trips_through_json() -> None:
     encoding = Encoding.of(ROWS, categorical=["shop"])
-    again = build("encoding", from_json(to_json(spec_of(encoding))))
-    np.testing.assert_array_equal(again.features(ROWS), encoding.features(ROWS))
+    rebuilt = build("encoding", from_json(to_json(spec_of(encoding))))
+    np.testing.assert_array_equal(rebuilt.features(ROWS), encoding.features(ROWS))
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "message"),
     [
         (
             [{"size": 1.0, "colour": "green"}],
@@ -98,14 +98,14 @@ def test_it_is_data() -> None:
         ({"size": [[1.0]], "colour": ["red"]}, "one-dimensional"),
     ],
 )
-def test_what_makes_no_sense_is_refused(table: Any, told: str) -> None:
+def test_invalid_input_is_rejected(table: Any, message: str) -> None:
     encoding = Encoding.of(ROWS, ["size", "colour"])
-    with pytest.raises((InputError, ShapeError), match=told):
+    with pytest.raises((InputError, ShapeError), match=message):
         encoding.features(table)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         {"columns": (), "categories": {}},
         {"columns": ("a", "a"), "categories": {}},
@@ -121,9 +121,9 @@ def test_what_makes_no_sense_is_refused(table: Any, told: str) -> None:
         {"columns": ("a",), "categories": {"a": (["red"],)}},
     ],
 )
-def test_senseless_encodings(given: dict[str, Any]) -> None:
+def test_invalid_encodings_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
-        Encoding(**given)
+        Encoding(**options)
 
 
 class NotAvailable:
@@ -151,7 +151,7 @@ MISSING = [
 
 @pytest.mark.parametrize("missing", MISSING, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("there", [1.0, "red"])
-def test_missing_values_are_no_category(missing: Any, there: Any) -> None:
+def test_missing_values_are_not_a_category(missing: Any, there: Any) -> None:
     table = [{"price": there}, {"price": missing}]
     for read in (Encoding.of, Encoding.of([{"price": there}]).features):
         with pytest.raises(
@@ -166,7 +166,7 @@ def test_masked_entries_are_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
         ({"categorical": ["typo"]}, "'typo', which is not among the columns"),
         ({"categorical": "size"}, "categorical is 'size'; it must be one-dim"),
@@ -175,12 +175,12 @@ def test_masked_entries_are_missing() -> None:
         ({"columns": [["size"]]}, "columns, row 0"),
     ],
 )
-def test_names_that_make_no_sense(given: Any, told: str) -> None:
-    with pytest.raises(InputError, match=told):
-        Encoding.of(ROWS, **given)
+def test_invalid_names_are_rejected(options: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Encoding.of(ROWS, **options)
 
 
-def test_values_stay_as_they_are() -> None:
+def test_values_are_not_modified() -> None:
     mixed = Encoding.of([{"a": "x"}, {"a": 1}])
     assert mixed.categories == {"a": (1, "x")}
     np.testing.assert_array_equal(mixed.features([{"a": 1}]), [[1.0, 0.0]])
@@ -204,7 +204,7 @@ def test_one_row_of_many_categories_takes_one_row() -> None:
     assert peak < 2e7
 
 
-def test_truth_is_a_number_and_numbers_keep_their_order() -> None:
+def test_booleans_are_numbers_and_numbers_keep_their_order() -> None:
     table = {"new": [True, False], "shop": [10, 9]}
     encoding = Encoding.of(table, categorical=["shop"])
     assert encoding.names == ("new", "shop=9", "shop=10")
@@ -250,7 +250,7 @@ def test_a_column_of_ids_is_named_by_a_text(ids: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [["x"], {}, np.array([1.0, 2.0]), _Unlike(), {1}])
-def test_ids_that_cannot_be_told_apart_are_refused(value: Any) -> None:
+def test_indistinguishable_ids_are_rejected(value: Any) -> None:
     encoding = Encoding(columns=["a"], categories={})
     with pytest.raises(
         InputError, match=r"column 'id', row 1: .* is neither number nor category"

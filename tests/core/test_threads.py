@@ -1,4 +1,4 @@
-"""BLAS has one thread in our own calls, and afterwards what it had before."""
+"""BLAS uses one thread in our calls; the user's limit is restored afterwards."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def counts() -> list[int]:
 
 @pytest.fixture(autouse=True)
 def users_threads() -> Iterator[None]:
-    """A user who has three threads, whatever this process had."""
+    """A user with three threads, whatever this process has."""
     scipy.linalg.cholesky(np.eye(2))
     if not counts():
         pytest.skip("numpy and scipy have another BLAS here")
@@ -56,77 +56,77 @@ def users_threads() -> Iterator[None]:
         assert set(counts()) == {USERS}
 
 
-def held() -> bool:
+def has_one_thread() -> bool:
     return set(counts()) == {1}
 
 
-def given() -> bool:
+def has_users_threads() -> bool:
     return set(counts()) == {USERS}
 
 
-def test_a_call_has_one_thread_and_gives_the_others_back() -> None:
+def test_call_uses_one_thread_and_restores_the_others() -> None:
     @one_blas_thread
     def call(a: int, *, b: int) -> tuple[int, bool]:
-        return a + b, held()
+        return a + b, has_one_thread()
 
     assert call(1, b=2) == (3, True)
-    assert given()
+    assert has_users_threads()
     assert call.__name__ == "call"
 
 
-def test_an_error_gives_the_threads_back() -> None:
+def test_error_restores_the_threads() -> None:
     @one_blas_thread
     def call() -> None:
-        assert held()
+        assert has_one_thread()
         raise LookupError("meant")
 
     with pytest.raises(LookupError, match="meant"):
         call()
-    assert given()
+    assert has_users_threads()
     with pytest.raises(LookupError), blas_threads_for(1):
         raise LookupError
-    assert given()
+    assert has_users_threads()
 
 
-def test_only_the_outermost_call_gives_back() -> None:
+def test_only_the_outermost_call_restores_threads() -> None:
     @one_blas_thread
     def inner() -> bool:
-        return held()
+        return has_one_thread()
 
     @one_blas_thread
     def outer() -> list[bool]:
-        return [held(), inner(), held()]
+        return [has_one_thread(), inner(), has_one_thread()]
 
     assert outer() == [True, True, True]
-    assert given()
+    assert has_users_threads()
 
 
 def test_large_work_keeps_the_users_threads() -> None:
     with blas_threads_for(LARGE):
-        assert given()
+        assert has_users_threads()
     with blas_threads_for(LARGE / 2):
-        assert held()
+        assert has_one_thread()
         with blas_threads_for(LARGE):
-            assert given()
+            assert has_users_threads()
             with blas_threads_for(
                 1
             ):  # another thread's, perhaps: the large product is not robbed
-                assert given()
+                assert has_users_threads()
             with blas_threads_for(2 * LARGE):
-                assert given()
-            assert given()
-        assert held()
-    assert given()
+                assert has_users_threads()
+            assert has_users_threads()
+        assert has_one_thread()
+    assert has_users_threads()
 
 
-def test_an_error_in_large_work_is_over_when_it_is() -> None:
+def test_error_in_large_work_ends_its_thread_limit() -> None:
     with blas_threads_for(1):
         with pytest.raises(LookupError), blas_threads_for(LARGE):
             raise LookupError
-        assert held()
+        assert has_one_thread()
 
 
-def test_the_last_of_several_threads_gives_back() -> None:
+def test_last_of_several_threads_restores_the_limit() -> None:
     first_in, second_in, first_out = (
         threading.Event(),
         threading.Event(),
@@ -143,7 +143,7 @@ def test_the_last_of_several_threads_gives_back() -> None:
     def second() -> None:
         second_in.set()
         assert first_out.wait(60.0)
-        seen.append(held())  # the first call is over, this one is not
+        seen.append(has_one_thread())  # the first call is over, this one is not
 
     def run_first() -> None:
         first()
@@ -157,10 +157,10 @@ def test_the_last_of_several_threads_gives_back() -> None:
     for thread in begun:
         thread.join(60.0)
     assert seen == [True]
-    assert given()
+    assert has_users_threads()
 
 
-def test_many_threads_leave_what_they_found() -> None:
+def test_many_threads_restore_the_users_limit() -> None:
     gp = FiniteGP(
         SquaredExponential(lengthscale=0.3), np.linspace(0.0, 1.0, 30)[:, None], 0.1
     )
@@ -176,11 +176,11 @@ def test_many_threads_leave_what_they_found() -> None:
         thread.start()
     for thread in begun:
         thread.join(60.0)
-    assert given()
+    assert has_users_threads()
     assert (threads._LIMIT.calls, threads._LIMIT.large) == (0, 0)
 
 
-def test_what_the_user_sets_during_a_call_stands() -> None:
+def test_limits_set_by_the_user_during_a_call_persist() -> None:
     @one_blas_thread
     def call() -> None:
         threadpoolctl.threadpool_limits(2, user_api="blas")
@@ -190,7 +190,7 @@ def test_what_the_user_sets_during_a_call_stands() -> None:
     threadpoolctl.threadpool_limits(USERS, user_api="blas")
 
 
-def test_nothing_is_set_where_all_have_one_thread(
+def test_limits_are_not_set_with_one_thread_everywhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sets: list[int] = []
@@ -234,11 +234,11 @@ class Library:
 
 def limit_of(*libraries: Library) -> threads._Limit:
     limit = threads._Limit()
-    limit.unseen, limit.libraries = (), [each.entry for each in libraries]
+    limit.unseen, limit.libraries = (), [library.entry for library in libraries]
     return limit
 
 
-def test_large_work_that_outlasts_the_call_beside_it_keeps_its_threads() -> None:
+def test_large_work_outlasting_a_concurrent_call_keeps_its_threads() -> None:
     library = Library()
     limit = limit_of(library)
     assert limit.begin()  # in one thread
@@ -253,7 +253,7 @@ def test_large_work_that_outlasts_the_call_beside_it_keeps_its_threads() -> None
     assert not limit.begin_large()
 
 
-def test_only_libraries_with_threads_of_their_own_are_limited() -> None:
+def test_only_libraries_with_their_own_threads_are_limited() -> None:
     own, openmp = Library(), Library(own_threads=False)
     limit = limit_of(own, openmp)
     assert limit.begin()
@@ -262,7 +262,7 @@ def test_only_libraries_with_threads_of_their_own_are_limited() -> None:
     assert (own.count, openmp.count) == (USERS, USERS)
 
 
-def test_a_child_has_the_threads_of_calls_that_go_on_elsewhere() -> None:
+def test_forked_child_resets_the_parents_limit() -> None:
     library = Library()
     limit = limit_of(library)
     limit.begin()
@@ -271,7 +271,7 @@ def test_a_child_has_the_threads_of_calls_that_go_on_elsewhere() -> None:
     assert (library.count, limit.calls) == (USERS, 0)
 
 
-def test_modules_without_openblas_are_left_alone(tmp_path: Any) -> None:
+def test_modules_without_openblas_are_ignored(tmp_path: Any) -> None:
     assert threads._library_of(str(tmp_path / "none.so")) is None
     import _ctypes
 
@@ -281,7 +281,7 @@ def test_modules_without_openblas_are_left_alone(tmp_path: Any) -> None:
 def test_pinning_lasts() -> None:
     with blas_threads_for(1):
         pin_blas_threads()
-    assert held()
+    assert has_one_thread()
     pin_blas_threads()
     threadpoolctl.threadpool_limits(USERS, user_api="blas")
 
@@ -291,7 +291,7 @@ def test_both_libraries_are_found() -> None:
         assert [library.get() for library in threads._LIMIT.libraries] == counts()
 
 
-def test_scipy_is_found_when_it_comes_later() -> None:
+def test_scipy_is_detected_when_imported_later() -> None:
     code = """
 import sys, numpy, threadpoolctl
 from superarm.core.threads import blas_threads_for
@@ -315,8 +315,8 @@ assert counts() == {3}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
-def test_a_fork_amid_a_call_has_its_threads_back() -> None:
-    # In a process of its own: forking one that pytest has started threads in is not safe.
+def test_fork_during_a_call_restores_threads() -> None:
+    # In a subprocess: forking one in which pytest has started threads is not safe.
     code = """
 import os, threading
 import scipy.linalg, threadpoolctl
@@ -368,14 +368,14 @@ assert counts() == {3} and _LIMIT.calls == 0
 
 
 class Watched(SquaredExponential):
-    """A kernel that notes whether it is asked within a call of ours."""
+    """A kernel that records whether it is called within one of our calls."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        SEEN.append(held())
+        SEEN.append(has_one_thread())
         return super().__call__(*args, **kwargs)
 
     def diag(self, X: Any) -> Any:
-        SEEN.append(held())
+        SEEN.append(has_one_thread())
         return super().diag(X)
 
 
@@ -395,10 +395,10 @@ def test_posteriors_work_on_one_thread() -> None:
     _ = belief.condition(np.array([0])).cov
     assert len(SEEN) >= 6
     assert all(SEEN)
-    assert given()
+    assert has_users_threads()
     with pytest.raises(ValueError, match="rewards"):
         gp.observe(arms[:2], [1.0])
-    assert given()
+    assert has_users_threads()
 
 
 @pytest.mark.parametrize("kind", ["streaming", "finite"])
@@ -426,7 +426,7 @@ def test_decisions_are_those_of_one_thread(kind: str) -> None:
         return chosen
 
     free = play()
-    assert given()
+    assert has_users_threads()
     with threadpoolctl.threadpool_limits(1, user_api="blas"):
         assert play() == free
 
@@ -443,6 +443,6 @@ def test_a_table_is_played_on_one_thread() -> None:
         ).tolist()
 
     free = play()
-    assert given()
+    assert has_users_threads()
     with threadpoolctl.threadpool_limits(1, user_api="blas"):
         assert play() == free

@@ -21,8 +21,10 @@ from superarm.kernels import (
     SquaredExponential,
     drawing,
     prior_root,
+    sparse_root,
 )
-from superarm.kernels.drawing import DenseRoot, SparseRoot
+from superarm.kernels.roots import DenseRoot
+from superarm.kernels.sparse_root import SparseRoot
 from superarm.posteriors import FiniteGP
 from superarm.roads.problems import Navigation, navigation
 
@@ -31,7 +33,7 @@ NOISE = 0.05
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def root_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Sizes of the priors that were factorised, one for each."""
     sizes: list[int] = []
     make = DenseRoot.__init__
@@ -61,7 +63,7 @@ def test_the_root_is_the_lower_factor() -> None:
     np.testing.assert_allclose(root.times(normals)[0], lower @ normals[0], atol=1e-12)
 
 
-def test_a_singular_prior_is_drawn_from_with_its_rank_cut() -> None:
+def test_singular_prior_is_drawn_with_truncated_rank() -> None:
     twice = np.vstack([ARMS, ARMS])
     normals = np.random.default_rng(0).standard_normal((2, 82))
     draws = prior_root(SquaredExponential(), twice, "…").times(normals)
@@ -77,54 +79,54 @@ def test_too_many_arms_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert drawn(Matern(nu=2.5), 10).shape == (10,)
 
 
-def test_posteriors_on_the_same_prior_share_its_root(made: list[int]) -> None:
+def test_posteriors_on_the_same_prior_share_its_root(root_sizes: list[int]) -> None:
     kernel = Matern(nu=2.5)
     first = drawn(kernel)  # that posterior is gone now
     second = drawn(kernel)
-    assert made == [40]
+    assert root_sizes == [40]
     np.testing.assert_array_equal(first, second)
-    alone = drawn(Matern(nu=2.5))  # an equal kernel, another object
-    assert made == [40, 40]
-    np.testing.assert_array_equal(first, alone)
+    separate = drawn(Matern(nu=2.5))  # an equal kernel, another object
+    assert root_sizes == [40, 40]
+    np.testing.assert_array_equal(first, separate)
 
 
-def test_two_roots_are_kept_and_no_more(made: list[int]) -> None:
+def test_root_cache_holds_two_roots(root_sizes: list[int]) -> None:
     kernel = Matern(nu=2.5)
     for count in (40, 41, 40, 39, 40, 41):
         drawn(kernel, count)
-    assert made == [40, 41, 39, 41]
+    assert root_sizes == [40, 41, 39, 41]
     assert len(drawing._cached_roots) == 2
 
 
-def test_other_arms_of_the_same_number_have_a_root_of_their_own(
-    made: list[int],
+def test_different_arms_of_equal_number_do_not_share_a_root(
+    root_sizes: list[int],
 ) -> None:
     kernel = Matern(nu=2.5)
     for arms in (ARMS, ARMS[::-1]):
         root = prior_root(kernel, arms, "…").times(np.eye(41)).T
         np.testing.assert_allclose(root, np.linalg.cholesky(kernel(arms)), atol=1e-12)
-    assert made == [41, 41]
+    assert root_sizes == [41, 41]
 
 
-def test_a_kernel_that_may_change_is_not_remembered(made: list[int], sk: Any) -> None:
+def test_mutable_kernels_are_not_cached(root_sizes: list[int], sk: Any) -> None:
     own = sk.RBF(0.5)
     one = drawn(own)
     own.length_scale = 5.0
     assert not np.array_equal(one, drawn(own))
-    assert made == [40, 40]
+    assert root_sizes == [40, 40]
 
 
-def test_a_root_goes_with_its_kernel(made: list[int]) -> None:
+def test_root_is_freed_with_its_kernel(root_sizes: list[int]) -> None:
     kernel = Matern(nu=2.5)
     drawn(kernel)
     assert len(drawing._cached_roots) == 1
     del kernel
     gc.collect()
     assert not drawing._cached_roots
-    assert made == [40]
+    assert root_sizes == [40]
 
 
-def test_truth_and_learner_share_one_root(made: list[int]) -> None:
+def test_truth_and_learner_share_one_root(root_sizes: list[int]) -> None:
     """Every seed of an experiment, and every posterior on its roads, draw by the same n² numbers."""
     for seed in (0, 1):
         problem = Navigation(seed=seed, horizon=5, edges=200)
@@ -135,13 +137,13 @@ def test_truth_and_learner_share_one_root(made: list[int]) -> None:
         )
         gp.sample([0, 1], np.random.default_rng(0))
         n = len(energies)
-        assert made == [n]
+        assert root_sizes == [n]
         lower = np.linalg.cholesky(model.kernel(model.arms))
         expected = lower @ stream(seed, "truth", 0).standard_normal(n) + model.energies
         np.testing.assert_allclose(energies, expected, rtol=1e-10)
 
 
-def test_a_model_that_is_wrong_has_a_root_of_its_own(made: list[int]) -> None:
+def test_misspecified_model_has_its_own_root(root_sizes: list[int]) -> None:
     problem = Navigation(seed=0, horizon=5, edges=200, model_lengthscale=2.0)
     model = problem.model
     for _ in range(2):
@@ -151,10 +153,10 @@ def test_a_model_that_is_wrong_has_a_root_of_its_own(made: list[int]) -> None:
         )
         gp.sample([0, 1], np.random.default_rng(0))
         problem = Navigation(seed=1, horizon=5, edges=200, model_lengthscale=2.0)
-    assert made == [len(gp.arms)] * 2
+    assert root_sizes == [len(gp.arms)] * 2
 
 
-# --- more arms than a whole covariance has room for -------------------------------------------
+# --- more arms than a dense covariance has room for -------------------------------------------
 
 NODES = 30
 CHAIN = sparse.diags_array(
@@ -198,7 +200,7 @@ def exact(root: drawing.PriorRoot) -> Floats:
 def test_sparse_draws_have_the_kernels_covariance(
     name: str, arms: Floats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drawing, "_SMALL_RESIDUAL", 1e-14)
+    monkeypatch.setattr(sparse_root, "_SMALL_RESIDUAL", 1e-14)
     root = SparseRoot(SPARSE[name], arms)
     assert root.tolerance <= 1e-14
     K = SPARSE[name](arms)
@@ -209,11 +211,11 @@ def test_sparse_draws_have_the_kernels_covariance(
     "name", [name for name in SPARSE if name not in ("graph", "rough")]
 )
 @pytest.mark.parametrize("most", [1, 4, 12])
-def test_what_features_leave_out_is_told_and_variances_are_exact(
+def test_truncation_is_reported_and_variances_are_exact(
     name: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rest is positive semi-definite, and so is its product with a graph's kernel."""
-    monkeypatch.setattr(drawing, "_MOST_FEATURES", most)
+    monkeypatch.setattr(sparse_root, "MOST_FEATURES", most)
     root, K = SparseRoot(SPARSE[name], NUMBERED), SPARSE[name](NUMBERED)
     lost = np.abs(exact(root) - K)
     largest = np.diagonal(K).max()
@@ -221,7 +223,7 @@ def test_what_features_leave_out_is_told_and_variances_are_exact(
     assert 1e-3 * largest < lost.max() <= root.tolerance * largest * (1.0 + 1e-9)
 
 
-def test_one_set_of_features_serves_terms_that_differ_by_their_variance() -> None:
+def test_terms_that_differ_only_in_variance_share_features() -> None:
     root = SparseRoot(SPARSE["mean"], NUMBERED)
     (group,) = root._groups
     assert [term.graph is None for term in group.terms] == [False, True]
@@ -256,11 +258,11 @@ def test_kernels_without_a_sparse_form_are_refused(
         prior_root(kernel, NUMBERED, "do something else")
 
 
-def test_features_that_leave_too_much_out_are_refused(
+def test_coarse_features_are_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(drawing, "LARGEST_DRAW", 10)
-    monkeypatch.setattr(drawing, "_MOST_FEATURES", 2)
+    monkeypatch.setattr(sparse_root, "MOST_FEATURES", 2)
     kernel = roads()
     with pytest.raises(
         InputError, match=r"2 features in its place leave \d+% of a variance out: use"
@@ -278,7 +280,7 @@ def test_joint_draws_of_large_sets_have_the_posteriors_covariance(
 ) -> None:
     """u − K_EV H (u_V + ε) = B u − K_EV H ε, so that an error E of the prior becomes B E Bᵀ."""
     monkeypatch.setattr(drawing, "LARGEST_DRAW", 10)
-    monkeypatch.setattr(drawing, "_MOST_FEATURES", most)
+    monkeypatch.setattr(sparse_root, "MOST_FEATURES", most)
     monkeypatch.setattr(drawing, "_LARGEST_RESIDUAL", 1.0)
     kernel, visited = roads(), np.array([2, 9, 9, 20])
     gp = FiniteGP(kernel, NUMBERED, NOISE, form="visited")

@@ -1,4 +1,4 @@
-"""How fast rewards drift, against eqs. 24 and 25 of bogunovic2016time with whole matrices."""
+"""How fast rewards drift, against eqs. 24 and 25 of bogunovic2016time with dense matrices."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_equations_24_and_25(epsilon: float) -> None:
     K, Y = small()
     value, slope = sum(by_whole_matrices(K, block, epsilon, 0.3) for block in Y)
 
-    def fast(at: float) -> float:
-        return drift_log_likelihood(K, Y, epsilon=at, noise_variance=0.3, times=TIMES)
+    def fast(rate: float) -> float:
+        return drift_log_likelihood(K, Y, epsilon=rate, noise_variance=0.3, times=TIMES)
 
     assert fast(epsilon) == pytest.approx(value, rel=1e-12)
     h = 1e-5 * epsilon
@@ -80,15 +80,15 @@ def test_the_same_as_a_kernel_over_arms_and_time() -> None:
     )
     fast = drift_log_likelihood(K, Y, epsilon=0.3, noise_variance=0.3, times=TIMES)
     assert fast == pytest.approx(slow, rel=1e-12)
-    found = fit_drift(K, Y, noise_variance=0.3, times=TIMES)
+    fit = fit_drift(K, Y, noise_variance=0.3, times=TIMES)
     general = fit_kernel(
         kernel, rows, Y.ravel(), noise_variance=0.3, fit_noise=False, groups=days, restarts=2,
         rng=np.random.default_rng(0),
     )  # fmt: skip
-    assert found.log_likelihood == pytest.approx(
+    assert fit.log_likelihood == pytest.approx(
         general.log_marginal_likelihood, abs=1e-6
     )
-    assert found.log_likelihood >= general.log_marginal_likelihood - 1e-9
+    assert fit.log_likelihood >= general.log_marginal_likelihood - 1e-9
 
 
 def drawn(epsilon: float, seed: int, locations: int = 20, times: int = 40) -> DriftFit:
@@ -96,13 +96,13 @@ def drawn(epsilon: float, seed: int, locations: int = 20, times: int = 40) -> Dr
     rng = np.random.default_rng([seed, round(1e4 * epsilon)])
     K = SquaredExponential(lengthscale=0.2)(rng.random((locations, 2)))
     root = np.linalg.cholesky(K + 1e-10 * np.eye(locations))
-    fresh = rng.standard_normal((times, locations)) @ root.T
+    innovations = rng.standard_normal((times, locations)) @ root.T
     for step in range(1, times):
-        fresh[step] = (
-            math.sqrt(1.0 - epsilon) * fresh[step - 1]
-            + math.sqrt(epsilon) * fresh[step]
+        innovations[step] = (
+            math.sqrt(1.0 - epsilon) * innovations[step - 1]
+            + math.sqrt(epsilon) * innovations[step]
         )
-    readings = fresh + 0.1 * rng.standard_normal(fresh.shape)
+    readings = innovations + 0.1 * rng.standard_normal(innovations.shape)
     return fit_drift(K, readings, noise_variance=0.01)
 
 
@@ -134,13 +134,16 @@ def test_the_interval_is_the_curvature() -> None:
     fit = fit_drift(K, Y, noise_variance=0.1)
     assert 1e-4 < fit.epsilon < 0.9
 
-    def at(log_epsilon: float) -> float:
+    def likelihood_at(log_epsilon: float) -> float:
         return drift_log_likelihood(
             K, Y, epsilon=math.exp(log_epsilon), noise_variance=0.1
         )
 
     best, h = math.log(fit.epsilon), 0.03
-    curvature = -(at(best + h) - 2.0 * at(best) + at(best - h)) / h**2
+    curvature = (
+        -(likelihood_at(best + h) - 2.0 * likelihood_at(best) + likelihood_at(best - h))
+        / h**2
+    )
     away = 1.959964 / math.sqrt(curvature)
     np.testing.assert_allclose(
         np.log(fit.interval), [best - away, best + away], rtol=2e-3
@@ -156,7 +159,7 @@ def test_no_drift_is_the_lower_bound() -> None:
 
 def test_bad_input() -> None:
     K, Y = small()
-    for change, told in (
+    for change, message in (
         ({"readings": Y[:, :, :3]}, "3 columns, but 4"),
         ({"readings": [Y[0], Y[1, :3]]}, "equal length"),
         ({"readings": Y[:, :0]}, "equal length"),
@@ -171,7 +174,7 @@ def test_bad_input() -> None:
         ({"bounds": (0.5, 0.1)}, "the lower one comes first"),
         ({"bounds": (0.5, 1.0)}, "both below 1"),
     ):
-        with pytest.raises(errors.SuperarmError, match=told):
+        with pytest.raises(errors.SuperarmError, match=message):
             fit_drift(
                 **{"covariance": K, "readings": Y, "noise_variance": 0.1, **change}
             )  # type: ignore[arg-type]

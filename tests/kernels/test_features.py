@@ -140,14 +140,14 @@ def test_exact_and_composed_forms(kernel: Kernel, rank: int | None) -> None:
 
 def test_product_of_columns_is_truncated_like_one_kernel() -> None:
     lower, upper = np.zeros(2), np.ones(2)
-    whole = SquaredExponential(lengthscale=0.5).features(lower, upper)
+    joint = SquaredExponential(lengthscale=0.5).features(lower, upper)
     product = SquaredExponential(lengthscale=0.5, columns=(0,)) * SquaredExponential(
         lengthscale=0.5, columns=(1,)
     )
     form = product.features(lower, upper)
-    assert whole is not None
+    assert joint is not None
     assert form is not None
-    assert form.rank <= 1.15 * whole.rank
+    assert form.rank <= 1.15 * joint.rank
     assert_within(product, form, box_points(lower, upper))
 
 
@@ -173,7 +173,7 @@ def test_empirical_over_ids() -> None:
         SquaredExponential(lengthscale=0.05),
     ],
 )
-def test_none_where_there_is_no_form(kernel: Kernel) -> None:
+def test_kernels_without_features_return_none(kernel: Kernel) -> None:
     assert kernel.features(np.zeros(3), np.ones(3)) is None
 
 

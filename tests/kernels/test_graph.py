@@ -22,7 +22,8 @@ from superarm.core.errors import (
 from superarm.core.graphs import Graph, TurnGraph
 from superarm.core.registry import build, spec_of
 from superarm.kernels import GraphMatern, Matern
-from superarm.kernels.selected_inverse import inverse_diagonal, plan_elimination
+from superarm.kernels.elimination import plan_elimination
+from superarm.kernels.selected_inverse import inverse_diagonal
 
 NORMALISATIONS = ("mean", "unit", "raw")
 
@@ -73,7 +74,7 @@ def test_the_laplacian_of_turns_by_hand() -> None:
 
 @pytest.mark.parametrize("normalisation", NORMALISATIONS)
 @pytest.mark.parametrize("nu", [1, 2, 3, 4, 1.5])
-def test_it_is_equation_134(nu: float, normalisation: Any) -> None:
+def test_graph_matern_is_equation_134(nu: float, normalisation: Any) -> None:
     matrix = laplacian(150, 200)
     kernel = GraphMatern(
         matrix, nu=nu, kappa=1.7, variance=2.5, normalisation=normalisation
@@ -89,15 +90,15 @@ def test_it_is_equation_134(nu: float, normalisation: Any) -> None:
     np.testing.assert_allclose(np.diagonal(K), kernel.diag(nodes(150)), rtol=1e-11)
     assert np.linalg.eigvalsh(K)[0] > -1e-13 * scale
     chosen = np.array([3.0, 149.0, 3.0, 77.0])[:, None]
-    at = chosen[:, 0].astype(int)
+    chosen_nodes = chosen[:, 0].astype(int)
     np.testing.assert_allclose(
-        kernel(chosen), expected[np.ix_(at, at)], atol=1e-12 * scale
+        kernel(chosen), expected[np.ix_(chosen_nodes, chosen_nodes)], atol=1e-12 * scale
     )
     np.testing.assert_allclose(
-        kernel(chosen, nodes(150)), expected[at], atol=1e-12 * scale
+        kernel(chosen, nodes(150)), expected[chosen_nodes], atol=1e-12 * scale
     )
     np.testing.assert_allclose(
-        kernel(nodes(150), chosen), expected[:, at], atol=1e-12 * scale
+        kernel(nodes(150), chosen), expected[:, chosen_nodes], atol=1e-12 * scale
     )
 
 
@@ -152,13 +153,15 @@ def test_the_diagonal_of_a_grid_is_that_of_solves(side: int) -> None:
         kernel = GraphMatern(matrix, nu=nu, normalisation="raw")
         sample = nodes(n)[:: max(1, n // 50)]
         columns = kernel(sample, nodes(n))
-        at = sample[:, 0].astype(int)
+        sample_nodes = sample[:, 0].astype(int)
         np.testing.assert_allclose(
-            kernel.diag(sample), columns[np.arange(len(at)), at], rtol=1e-12
+            kernel.diag(sample),
+            columns[np.arange(len(sample_nodes)), sample_nodes],
+            rtol=1e-12,
         )
 
 
-def test_it_takes_any_graph_with_a_laplacian_and_any_sparse_format() -> None:
+def test_graph_matern_takes_any_laplacian_and_sparse_format() -> None:
     matrix = laplacian(30, 60)
 
     class Own(Graph):
@@ -183,7 +186,7 @@ def test_a_line_graph_is_one() -> None:
     assert issubclass(LineGraph, Graph)
 
 
-def test_it_composes_with_kernels_on_other_columns() -> None:
+def test_graph_matern_composes_with_kernels_on_other_columns() -> None:
     matrix, rng = laplacian(40, 80), np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=(40, 3)), np.arange(40.0)])
     graph = GraphMatern(matrix, columns=(3,))
@@ -197,7 +200,7 @@ def test_it_composes_with_kernels_on_other_columns() -> None:
     assert np.linalg.eigvalsh(kernel(X))[0] > -1e-13
 
 
-def test_a_cache_changes_nothing_and_stays_within_bounds() -> None:
+def test_cache_is_bounded_and_does_not_change_results() -> None:
     matrix = laplacian(500, 900)
     plain = GraphMatern(matrix)
     caching = GraphMatern(
@@ -205,7 +208,7 @@ def test_a_cache_changes_nothing_and_stays_within_bounds() -> None:
     )  # room for 20 columns
     rng = np.random.default_rng(3)
     everything = nodes(500)
-    # To the bit: every column is solved by itself, whatever is asked for beside it.
+    # Bit for bit: every column is solved separately, whatever other columns are requested.
     for _ in range(30):
         chosen = rng.choice(60, rng.integers(1, 15), replace=False).astype(float)[
             :, None
@@ -215,7 +218,7 @@ def test_a_cache_changes_nothing_and_stays_within_bounds() -> None:
         assert caching._graph._cached_column.cache_info().currsize <= 20  # type: ignore[union-attr]
     caching(everything[:50], everything)[:] = (
         np.nan
-    )  # what is handed out is the caller's
+    )  # the returned array belongs to the caller
     assert np.array_equal(
         caching(everything[:50], everything), plain(everything[:50], everything)
     )
@@ -238,7 +241,7 @@ def test_only_the_variance_is_fitted() -> None:
     assert np.array_equal(fixed.clone_with_theta([])(nodes(20)), fixed(nodes(20)))
 
 
-def test_it_can_be_pickled_and_has_a_spec() -> None:
+def test_graph_matern_can_be_pickled_and_has_a_spec() -> None:
     kernel = GraphMatern(laplacian(20, 40), cache_megabytes=1.0)
     K = kernel(nodes(20))
     assert np.array_equal(pickle.loads(pickle.dumps(kernel))(nodes(20)), K)
@@ -277,7 +280,7 @@ def test_only_node_numbers_are_accepted(value: float) -> None:
         (eye_array(9000), {"nu": 1.5}, InputError, "An integer nu works at any size"),
     ],
 )
-def test_bad_arguments_say_what_to_do(
+def test_invalid_arguments_raise_with_advice(
     network: Any, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -304,7 +307,7 @@ def test_an_indefinite_matrix_is_refused(nu: float) -> None:
         ({"cache_megabytes": None}, "cache_megabytes"),
     ],
 )
-def test_parameters_beyond_what_numbers_hold_are_refused(options, words):
+def test_overflowing_parameters_are_rejected(options, words):
     from scipy.sparse import csc_array
 
     with pytest.raises(InputError, match=words):
@@ -342,7 +345,7 @@ def test_products_with_all_nodes_need_no_matrix(nu: int, normalisation: str) -> 
     )
 
 
-def test_products_need_a_whole_nu() -> None:
+def test_products_require_an_integer_nu() -> None:
     with pytest.raises(InputError, match="whole number"):
         GraphMatern(laplacian(9, 20), nu=1.5).times(np.ones(9))
     with pytest.raises(InputError, match="nu is"):

@@ -222,16 +222,16 @@ def test_input_gradient_checks_shapes(
 
 def test_spec_survives_json(kernel: Kernel) -> None:
     spec = json.loads(json.dumps(to_json(registry.spec_of(kernel))))
-    again = registry.build("kernel", from_json(spec))
-    assert again == kernel
-    assert hash(again) == hash(kernel)
-    np.testing.assert_array_equal(again(points()), kernel(points()))
+    rebuilt = registry.build("kernel", from_json(spec))
+    assert rebuilt == kernel
+    assert hash(rebuilt) == hash(kernel)
+    np.testing.assert_array_equal(rebuilt(points()), kernel(points()))
 
 
 def test_theta_round_trip(kernel: Kernel) -> None:
-    again = kernel.clone_with_theta(kernel.theta)
-    np.testing.assert_allclose(again(points()), kernel(points()), rtol=1e-12)
-    np.testing.assert_allclose(again.theta, kernel.theta, atol=1e-14)
+    rebuilt = kernel.clone_with_theta(kernel.theta)
+    np.testing.assert_allclose(rebuilt(points()), kernel(points()), rtol=1e-12)
+    np.testing.assert_allclose(rebuilt.theta, kernel.theta, atol=1e-14)
     with pytest.raises(errors.ShapeError, match="theta"):
         kernel.clone_with_theta(np.zeros(len(kernel.theta) + 1))
 
@@ -323,7 +323,7 @@ def test_agrees_with_sklearn(
 
 
 @pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
-def test_matern_general_order_joins_the_closed_forms(nu: float) -> None:
+def test_matern_general_order_matches_the_closed_forms(nu: float) -> None:
     X, Y = np.zeros((1, 1)), np.geomspace(1e-9, 60.0, 300)[:, None]
     np.testing.assert_allclose(
         Matern(nu=nu * (1 + 1e-15))(X, Y), Matern(nu=nu)(X, Y), rtol=1e-11
@@ -368,7 +368,7 @@ def test_empirical_reads_ids() -> None:
 # --- composition and scikit-learn --------------------------------------------------------
 
 
-def test_operators_are_flat_and_keep_order() -> None:
+def test_operators_flatten_and_preserve_order() -> None:
     a, b, c = Matern(), Linear(), Constant()
     assert (a + b + c) == Sum(kernels=(a, b, c))
     assert (a * b * c) == Product(kernels=(a, b, c))
@@ -421,17 +421,19 @@ def test_as_sklearn_optimises_like_sklearns_own(sk: Any, regressor: Any) -> None
     y = np.sin(5.0 * X[:, 0]) + X[:, 1]
     ours = SquaredExponential(lengthscale=(0.3, 0.3), variance=1.0)
     theirs = sk.ConstantKernel(1.0) * sk.RBF([0.3, 0.3])
-    left = regressor(ours.as_sklearn(), alpha=1e-2).fit(X, y)
+    wrapped = regressor(ours.as_sklearn(), alpha=1e-2).fit(X, y)
     right = regressor(theirs, alpha=1e-2).fit(X, y)
-    assert left.log_marginal_likelihood_value_ == pytest.approx(
+    assert wrapped.log_marginal_likelihood_value_ == pytest.approx(
         right.log_marginal_likelihood_value_, abs=1e-4
     )
     Z = rng.random((5, 2))
-    np.testing.assert_allclose(left.predict(Z), right.predict(Z), atol=1e-3)
-    assert isinstance(left.kernel_.kernel, SquaredExponential)
+    np.testing.assert_allclose(wrapped.predict(Z), right.predict(Z), atol=1e-3)
+    assert isinstance(wrapped.kernel_.kernel, SquaredExponential)
 
 
-def test_as_sklearn_is_a_good_citizen(kernel: Kernel, sk: Any, regressor: Any) -> None:
+def test_as_sklearn_follows_scikit_learn_conventions(
+    kernel: Kernel, sk: Any, regressor: Any
+) -> None:
     from sklearn.base import clone
 
     wrapped = kernel.as_sklearn()
@@ -457,7 +459,7 @@ def test_as_sklearn_is_a_good_citizen(kernel: Kernel, sk: Any, regressor: Any) -
 # --- bad input ---------------------------------------------------------------------------
 
 
-def test_without_scikit_learn_the_pip_line_is_given(
+def test_missing_scikit_learn_names_the_pip_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     wrapper_class.cache_clear()
@@ -578,7 +580,7 @@ ONE_NUMBER = [
 @pytest.mark.parametrize(
     "values", [[1.0, 4.0], (0.5,), np.array([1.0, 4.0]), np.array([2.0])], ids=str
 )
-def test_what_must_be_one_number_is_no_list(values: object) -> None:
+def test_scalar_parameters_reject_lists(values: object) -> None:
     for kind, name in ONE_NUMBER:
         with pytest.raises(
             errors.InputError,
@@ -593,7 +595,7 @@ def test_what_must_be_one_number_is_no_list(values: object) -> None:
 
 
 @pytest.mark.parametrize("value", [1e-200, 1e200])
-def test_sizes_whose_squares_fit_no_float_are_refused(value: float) -> None:
+def test_parameters_whose_squares_overflow_are_rejected(value: float) -> None:
     """c²/s in a posterior would be 0 or infinite, and a standard deviation wrong."""
     for kind, name in ONE_NUMBER:
         if name not in ("nu", "degree", "epsilon"):
@@ -619,3 +621,8 @@ def test_import_loads_no_scipy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_bounds_may_be_equal() -> None:
+    kernel = SquaredExponential(variance_bounds=(2.0, 2.0))
+    assert kernel.variance_bounds == (2.0, 2.0)

@@ -1,4 +1,4 @@
-"""Kernels of time as states that move: k(Δ) = h·A(Δ)h, up to the error that is stated."""
+"""Kernels of time as states that move: k(Δ) = h·A(Δ)h, up to the stated error."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def test_the_kernel_from_its_state(kernel: Kernel, tolerance: float) -> None:
     space = kernel.state_space(tolerance)
     elapsed = np.array([0.0, 0.3, 1.0, 2.5, 7.0, 24.0, 100.7])
     values = kernel(elapsed[:, None], [[0.0]])[:, 0]
-    found = [space.output @ space.transition(each) @ space.output for each in elapsed]
+    computed = [space.output @ space.transition(lag) @ space.output for lag in elapsed]
     variance = values[0]
     # Rounding: one unit for each of the products and of the terms that are added up.
     rounding = 1e-15 * (10 + len(space.output)) * variance
-    assert np.abs(found - values).max() <= space.error + rounding
+    assert np.abs(computed - values).max() <= space.error + rounding
     assert space.error <= tolerance * variance
     if kernel in EXACT:
         assert space.error == 0.0
 
 
 @pytest.mark.parametrize("kernel", [*EXACT, *CUT], ids=repr)
-def test_states_move_on_as_one_and_lengthen_nothing(kernel: Kernel) -> None:
-    """A(a + b) = A(b)A(a); ‖A‖ ≤ 1, so that what is left of anything never grows."""
+def test_state_transitions_compose_and_do_not_expand(kernel: Kernel) -> None:
+    """A(a + b) = A(b)A(a); ‖A‖ ≤ 1, so that nothing grows over time."""
     space = kernel.state_space(1e-6)
     for a, b in ((0.4, 1.1), (3.0, 17.5)):
         together = space.transition(a + b)
@@ -62,13 +62,13 @@ def test_states_move_on_as_one_and_lengthen_nothing(kernel: Kernel) -> None:
             space.transition(b) @ space.transition(a), together, atol=1e-12
         )
         assert (
-            space.left(a + b)
-            <= min(space.left(a), space.left(b)) + 1e-12
+            space.remaining_share(a + b)
+            <= min(space.remaining_share(a), space.remaining_share(b)) + 1e-12
             <= 1.0 + 2e-12
         )
 
 
-def test_terms_are_as_many_as_the_tolerance_asks_for() -> None:
+def test_number_of_terms_follows_the_tolerance() -> None:
     """Σ_j q_j = 1; with c = 1: q = 0.466, 0.416, 0.100, 0.0163, 0.0020, 0.0002, …"""
     daily = Periodic(period=24.0, lengthscale=1.0)
     sizes = [

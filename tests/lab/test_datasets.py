@@ -1,4 +1,4 @@
-"""Data: where they are looked for, and what is refused. Real files where they are at hand."""
+"""Data sets: search path and rejected files. Real files where available."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_cache_without_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_missing_data_say_what_to_do(name: str, folder: Path) -> None:
+def test_missing_data_raise_with_advice(name: str, folder: Path) -> None:
     dataset = next(item for item in data_files.describe() if item.name == name)
     with pytest.raises(MissingDataError) as caught:
         LOADERS[name]()
@@ -290,12 +290,12 @@ def listed(numbers: Sequence[float]) -> str:
 def shapes_text(**changed: Sequence[float]) -> str:
     """Shapes as the file has them: lists of numbers under keys, three deep for the shares."""
     parts: dict[str, Sequence[float]] = {
-        "altitudes": [10.0 * each for each in range(1, 51)],
+        "altitudes": [10.0 * step for step in range(1, 51)],
         "along": [3.0] * 400,
         "across": [-4.0] * 400,
-        "speeds": [0.5 * each for each in range(1, 52)],
-        "directions": [36.0 * each for each in range(11)],
-        "data": [float(each % 7) for each in range(4000)],
+        "speeds": [0.5 * step for step in range(1, 52)],
+        "directions": [36.0 * step for step in range(11)],
+        "data": [float(step % 7) for step in range(4000)],
         **changed,
     }
     text = "metadata:\n  name: ERA5\n  altitude_range:\n  - 10\n  - 500\n"
@@ -318,7 +318,7 @@ def shapes_text(**changed: Sequence[float]) -> str:
     return text
 
 
-LEVELS = "# heights\n" + "".join(f"{10 * each}\n" for each in range(1, 26))
+LEVELS = "# heights\n" + "".join(f"{10 * number}\n" for number in range(1, 26))
 
 
 def test_wind_shapes_are_read_from_their_lists(folder: Path) -> None:

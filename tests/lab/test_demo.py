@@ -73,7 +73,7 @@ def test_in_a_pipe(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> N
 
 
 @pytest.mark.slow
-def test_quiet_prints_the_result_alone(
+def test_quiet_prints_only_the_result(
     finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     _, loud = finished
@@ -87,7 +87,7 @@ def test_quiet_prints_the_result_alone(
     assert "round" not in done.stdout.splitlines()[0]
 
 
-def test_the_picture_is_whole_and_loads_nothing(
+def test_demo_picture_is_complete_and_self_contained(
     finished: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
     out, _ = finished
@@ -96,8 +96,8 @@ def test_the_picture_is_whole_and_loads_nothing(
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
     assert not [
         name
-        for each in root.iter()
-        for name in each.attrib
+        for node in root.iter()
+        for name in node.attrib
         if name.endswith(("href", "src"))
     ]
     assert len(text) < 300_000
@@ -112,8 +112,8 @@ def test_the_picture_is_whole_and_loads_nothing(
     assert frames >= 6
     # All start together, at the moment when the last frame has come: a preview shows that one.
     assert {element.get("begin") for element in moving} == {f"-{0.35 * frames:.2f}s"}
-    groups = [each for each in root.iter() if any(child in moving for child in each)]
-    shown = [each.get("opacity") for each in groups]
+    groups = [node for node in root.iter() if any(child in moving for child in node)]
+    shown = [node.get("opacity") for node in groups]
     assert shown.count("1") == 2 * frames + 2  # all that stays, and the last trip
     assert shown.count("0") == 2 * frames - 2
     assert "prefers-color-scheme:dark" in text
@@ -124,19 +124,19 @@ def test_the_picture_is_whole_and_loads_nothing(
 
 def test_the_documented_picture_is_the_demos_own() -> None:
     """docs/demo.svg is what ``superarm demo`` draws."""
-    kept = Path(__file__).parents[2] / "docs" / "demo.svg"
+    documented = Path(__file__).parents[2] / "docs" / "demo.svg"
     experiment = load_experiment(demo.EXPERIMENT)
     problem = make_world(experiment, rounds=demo.ROUNDS, seed=0)
     frames = learn(experiment, problem, rounds=demo.ROUNDS, seed=0)
     drawn = picture.animated_svg(describe_city(problem), frames, 0, 10)
-    if drawn == kept.read_text(encoding="utf-8"):
+    if drawn == documented.read_text(encoding="utf-8"):
         return
 
     def structure(text: str) -> tuple[Any, ...]:
         titles = re.findall(r'font-weight="600"[^>]*>([^<]+)<', text)
         captions = [
-            re.sub(r"[-\d.]+", "#", each)
-            for each in re.findall(r">(round [^<]+)<", text)
+            re.sub(r"[-\d.]+", "#", label)
+            for label in re.findall(r">(round [^<]+)<", text)
         ]
         return (
             titles,
@@ -147,7 +147,7 @@ def test_the_documented_picture_is_the_demos_own() -> None:
 
     # Another BLAS may round differently and then choose another road; the drawing is the same.
     advice = "run `superarm demo` and copy demo/learning.svg to docs/demo.svg"
-    assert structure(drawn) == structure(kept.read_text(encoding="utf-8")), advice
+    assert structure(drawn) == structure(documented.read_text(encoding="utf-8")), advice
 
 
 def test_every_frame_but_the_last_shows_another_route(
@@ -232,7 +232,7 @@ def test_only_demos_are_replaced(tmp_path: Path) -> None:
     assert list(out.iterdir()) == []
 
 
-def test_an_interrupted_demo_leaves_the_one_before(
+def test_interrupted_demo_keeps_the_previous_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -250,7 +250,7 @@ def test_an_interrupted_demo_leaves_the_one_before(
 
 
 @pytest.mark.parametrize("spec", [None, "{", "[]", "{}"])
-def test_files_that_are_no_run(spec: str | None, tmp_path: Path) -> None:
+def test_files_without_a_run_are_rejected(spec: str | None, tmp_path: Path) -> None:
     (tmp_path / "learning.svg").touch()
     if spec is not None:
         (tmp_path / "run.json").write_text(spec, encoding="utf-8")
@@ -349,8 +349,8 @@ def test_dots_follow_the_roads(learned: tuple[City, list[Frame]]) -> None:
     assert canvas.letters(np.array([], dtype=np.intp)).sum() == 0
 
 
-def test_frames_tell_the_trips(learned: tuple[City, list[Frame]]) -> None:
-    """What is shown adds up, and forecasts come before the trip, not after."""
+def test_frames_show_the_trips(learned: tuple[City, list[Frame]]) -> None:
+    """Displayed numbers add up, and forecasts precede the trip."""
     city, frames = learned
     tried: set[int] = set()
     for step, frame in enumerate(frames, start=1):
@@ -364,30 +364,34 @@ def test_frames_tell_the_trips(learned: tuple[City, list[Frame]]) -> None:
     assert set(city.known) == {"fastest", "shortest", "prior", "best"}
 
 
-# --- what is concluded ---------------------------------------------------------------------
+# --- conclusions ---------------------------------------------------------------------------
 
 
 def outcome(times: int = 5, **energies: list[float]) -> Outcome:
     """These seeds, so many times."""
-    given = {"gp-ts": [100.0, 101.0], "bi-ts": [110.0, 112.0], "prior": [120.0, 122.0]}
-    given |= {"fastest": [200.0, 204.0], **energies}
+    per_policy = {
+        "gp-ts": [100.0, 101.0],
+        "bi-ts": [110.0, 112.0],
+        "prior": [120.0, 122.0],
+    }
+    per_policy |= {"fastest": [200.0, 204.0], **energies}
     rows = [
         Row(
             policy=name,
             energy=np.array(values * times),
             regret=10.0 * np.array(values * times),
         )
-        for name, values in given.items()
+        for name, values in per_policy.items()
     ]
     return Outcome(rows=tuple(rows), latest=20, rounds=50, first_seed=0)
 
 
 def test_the_conclusion_follows_from_the_numbers() -> None:
-    told = outcome().conclusion()
-    assert "needed 100 Wh per trip" in told
-    assert "102 Wh less than the fastest route" in told
-    assert "20 Wh less than the energy model's route" in told
-    assert told.endswith("its regret is the lowest, 105 Wh below that of bi-ts.")
+    conclusion = outcome().conclusion()
+    assert "needed 100 Wh per trip" in conclusion
+    assert "102 Wh less than the fastest route" in conclusion
+    assert "20 Wh less than the energy model's route" in conclusion
+    assert conclusion.endswith("its regret is the lowest, 105 Wh below that of bi-ts.")
     lost = outcome(**{"gp-ts": [300.0, 302.0]}).conclusion()
     assert "99 Wh more than the fastest route" in lost
     assert lost.endswith("trips bi-ts has lower regret.")
@@ -398,13 +402,13 @@ def test_the_conclusion_follows_from_the_numbers() -> None:
     assert "about as much as the energy model's route (+0 Wh, within noise)" in same
 
 
-def test_two_seeds_conclude_nothing() -> None:
-    told = outcome(times=1).conclusion()
-    assert "−102 Wh against the fastest route (2 seeds: too few to tell)" in told
-    assert told.endswith("over all 50 trips 2 seeds cannot rank it by regret.")
+def test_two_seeds_are_inconclusive() -> None:
+    conclusion = outcome(times=1).conclusion()
+    assert "−102 Wh against the fastest route (2 seeds: too few to tell)" in conclusion
+    assert conclusion.endswith("over all 50 trips 2 seeds cannot rank it by regret.")
 
 
-def test_savings_need_something_to_save_from() -> None:
+def test_savings_require_a_baseline() -> None:
     saved = {row["policy"]: row["saved_percent"] for row in outcome().as_json()}
     assert saved["fastest"] == 0.0
     assert saved["gp-ts"] == pytest.approx(100.0 * (1.0 - 100.5 / 202.0))
@@ -481,7 +485,7 @@ def in_terminal(
     )
     os.close(theirs)
     parts = []
-    with contextlib.suppress(OSError):  # Linux says EIO once the other side is closed
+    with contextlib.suppress(OSError):  # Linux raises EIO once the other side is closed
         while part := os.read(ours, 65536):
             parts.append(part)
     os.close(ours)

@@ -11,6 +11,7 @@ import pytest
 
 from superarm.core import Floats
 from superarm.lab.report import picture_svg, save_pictures, save_run_figures
+from superarm.lab.results import charts
 from superarm.lab.results.bounds import Bound, RegretBounds
 from superarm.lab.results.charts import run_charts
 from superarm.lab.results.pictures import Chart, Picture, Series
@@ -117,14 +118,16 @@ class Drawing:
         log: bool,
     ) -> Floats:
         """Numbers of the chart at places in pixels, on the scale of its ticks."""
-        found = {}
+        positions = {}
         for text in self._texts:
             if text.get("text-anchor") == anchor:
-                found[text.text] = float(text.get(axis, "")) - offset
+                positions[text.text] = float(text.get(axis, "")) - offset
         values = np.array([*ticks])
         if log:
             values = np.log(values)
-        slope, start = np.polyfit([found[label] for label in ticks.values()], values, 1)
+        slope, start = np.polyfit(
+            [positions[label] for label in ticks.values()], values, 1
+        )
         result: Floats = start + slope * places
         return np.exp(result) if log else result
 
@@ -211,6 +214,26 @@ def test_labels_do_not_overlap(tmp_path: Path) -> None:
     assert np.diff(heights).min() >= 16.8  # a line, up to rounding
 
 
+def test_long_labels_are_shortened_and_have_a_title() -> None:
+    rounds = np.arange(1.0, 4.0)
+    label = f"{'a-name-<without>-end-' * 4}  12,300"
+    series = (Series(label, rounds, rounds), Series("short  7", rounds, rounds))
+    chart = Chart(series=series, y_label="y")
+    picture = Picture(name="long", panels=(chart,), caption="")
+    root = ElementTree.fromstring(picture_svg(picture))
+    titled = [
+        text for text in root.iter(f"{SVG}text") if text.find(f"{SVG}title") is not None
+    ]
+    (shortened,) = titled  # the other label has room
+    (title,) = shortened
+    assert title.text == label
+    assert title.tail is not None
+    assert title.tail.startswith("a-name-<without>")
+    assert title.tail.endswith("…  12,300")  # the number stays
+    width = int(root.attrib["width"])
+    assert float(shortened.attrib["x"]) + 7.0 * len(title.tail) <= width
+
+
 def test_panels_and_keys_do_not_overlap() -> None:
     """Panels stand in rows of ``columns``, and a long key takes several lines."""
     chart = Chart(series=(), y_label="y")
@@ -259,7 +282,7 @@ def test_equal_pictures_give_equal_bytes(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in one] == [path.read_bytes() for path in other]
 
 
-def test_a_file_needs_no_page_and_runs_nothing(tmp_path: Path) -> None:
+def test_figure_file_is_self_contained_and_runs_no_script(tmp_path: Path) -> None:
     """Colours are plain, names are text, and what XML cannot contain is replaced."""
     hostile = "<script>alert(1)</script> \x00\x1b\ud800 & \"'"
     line = Series(hostile, np.array([1, 2]), np.array([1.0, 2.0]))
@@ -329,21 +352,21 @@ def write_run(
 
 
 def test_totals_against_the_number_of_rounds(tmp_path: Path) -> None:
-    """A policy that was run again for T = 2 and 3 has the totals of those runs, the other its own."""
+    """A policy rerun for T = 2 and 3 has the totals of those runs, the other its own."""
     write_run(
         tmp_path, {"long": [1, 2, 4, 8], "known": [3, 6, 9, 12]}, 4, horizons=[2, 3]
     )
     write_run(tmp_path / "horizons" / "2", {"known": [1, 5]}, 2)
     write_run(tmp_path / "horizons" / "3", {"known": [1, 2, 7]}, 3)
     (picture,) = run_charts(Run.load(tmp_path))["horizons"]
-    found = {series.label: series for series in picture.panels[0].series}
-    assert list(found) == ["long  12", "known  18"]
+    by_label = {series.label: series for series in picture.panels[0].series}
+    assert list(by_label) == ["long  12", "known  18"]
     for label, expected in (
         ("long  12", [3.0, 6.0, 12.0]),
         ("known  18", [7.5, 10.5, 18.0]),
     ):
-        np.testing.assert_array_equal(found[label].x, [2, 3, 4])
-        np.testing.assert_allclose(found[label].y, expected)
+        np.testing.assert_array_equal(by_label[label].x, [2, 3, 4])
+        np.testing.assert_allclose(by_label[label].y, expected)
     assert picture.caption.startswith(
         "Policies run again for every T, which they must know in advance: known;"
     )
@@ -383,10 +406,10 @@ def test_ratios_round_by_round(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("power", "told"), [(0.0, ""), (0.05, ""), (0.5, ", t⁰·⁵⁰"), (-0.5, "")]
+    ("power", "growth"), [(0.0, ""), (0.05, ""), (0.5, ", t⁰·⁵⁰"), (-0.5, "")]
 )
-def test_labels_tell_how_time_grows_where_it_does(
-    power: float, told: str, tmp_path: Path
+def test_labels_report_growth_of_time(
+    power: float, growth: str, tmp_path: Path
 ) -> None:
     """Times ∝ t^p over the last half; in the first half they are ten times as long."""
     write_spec(
@@ -405,4 +428,10 @@ def test_labels_tell_how_time_grows_where_it_does(
     (picture,) = run_charts(Run.load(tmp_path))["seconds"]
     assert picture is not None
     label = picture.panels[0].series[0].label
-    assert label.partition(",")[1] + label.partition(",")[2] == told
+    assert label.partition(",")[1] + label.partition(",")[2] == growth
+
+
+def test_only_totals_that_are_far_apart_and_not_negative_need_a_log_axis() -> None:
+    assert charts._are_far_apart([0.0, 1.0, 100.0])
+    assert not charts._are_far_apart([1.0, 5.0])
+    assert not charts._are_far_apart([-1.0, 1.0, 100.0])

@@ -1,4 +1,4 @@
-"""The report: whole, inert, small."""
+"""The report: complete, static, small."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from superarm.lab.report.svg import svg_chart
 from superarm.lab.results.axes import spread_labels, ticks
 from superarm.lab.results.bounds import Bound, RegretBounds
 from superarm.lab.results.charts import run_charts
-from superarm.lab.results.curves import growth_exponent, thinned
+from superarm.lab.results.curves import growth_exponent, spaced_rounds
 from superarm.lab.results.formats import plus_minus, readable_seconds, significant
 from superarm.lab.results.pictures import Chart, Series
 from superarm.lab.results.settings import sweeps
@@ -149,7 +149,7 @@ def test_contents_and_accessibility(tmp_path: Path) -> None:
         assert wanted in text, wanted
 
 
-def test_nothing_is_loaded_and_no_script_runs(tmp_path: Path) -> None:
+def test_report_is_self_contained_and_runs_no_script(tmp_path: Path) -> None:
     text = written(make_run(tmp_path), tmp_path)
     checker = Checker(text)
     assert not {tag for tag, _ in checker.tags} & {
@@ -165,7 +165,7 @@ def test_nothing_is_loaded_and_no_script_runs(tmp_path: Path) -> None:
     assert str(tmp_path) not in text
 
 
-def test_everything_from_outside_is_inert(tmp_path: Path) -> None:
+def test_external_text_is_escaped(tmp_path: Path) -> None:
     evil = '<script>alert("x")</script>'
     run = make_run(
         tmp_path,
@@ -211,7 +211,7 @@ def test_sweeps_and_many_settings(tmp_path: Path) -> None:
     )
 
 
-def test_made_data_and_reduced_runs_are_seen(tmp_path: Path) -> None:
+def test_report_marks_synthetic_data_and_reduced_runs(tmp_path: Path) -> None:
     run = make_run(tmp_path / "a", settled=[{"data": "a city, synthetic data"}])
     report = reports.write_report(
         run, CLAIMS, tmp_path / "a.html", full_size=(1000, 25)
@@ -233,7 +233,7 @@ def test_made_data_and_reduced_runs_are_seen(tmp_path: Path) -> None:
     assert "started from Python" in text
 
 
-def test_noise_is_said_in_table_and_headline(tmp_path: Path) -> None:
+def test_noise_is_shown_in_table_and_headline(tmp_path: Path) -> None:
     totals = {"a": (9.0, 11.0), "b": (10.0, 10.2), "c": (50.0, 51.0)}
     _write_totals(tmp_path, {policy: values * 2 for policy, values in totals.items()})
     claims = [
@@ -262,14 +262,14 @@ def _write_totals(directory: Path, totals: dict[str, tuple[float, ...]]) -> None
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 3])
-def test_few_seeds_rank_nobody(seeds: int, tmp_path: Path) -> None:
+def test_few_seeds_give_no_ranking(seeds: int, tmp_path: Path) -> None:
     _write_totals(tmp_path, {"a": (10.0,) * seeds, "b": (500.0,) * seeds})
     report = reports.write_report(Run.load(tmp_path), [], tmp_path / "r.html")
     few = f"{seeds} seed{'s' * (seeds > 1)} cannot rank policies; 4 or more can."
     assert report.headline == f"{few} Mean regret: a, 10; b, 500."
 
 
-def test_the_best_of_many_is_tied_unless_it_leads_beyond_what_the_best_of_so_many_does(
+def test_best_of_many_ties_unless_its_lead_exceeds_chance(
     tmp_path: Path,
 ) -> None:
     """Rivals lie 4.5 ± 1 above the best; of five seeds and one rival 3.75 are needed, of nine 6.97."""
@@ -349,7 +349,7 @@ def test_every_policy_has_a_bound_or_a_reason(tmp_path: Path) -> None:
         tmp_path,
         bounds=RegretBounds({first: bound}, missing, "Taken for granted."),
     )
-    assert text.count(">A bound</text>") == 1  # in the chart of the first setting alone
+    assert text.count(">A bound</text>") == 1  # only in the chart of the first setting
     assert text.count('<td class="number">59</td><td>assumes &lt;much&gt;.</td>') == 1
     for policy in others:
         assert (
@@ -376,9 +376,9 @@ def test_one_time_per_round_in_labels_and_table(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("power", "told"), [(1.0, ", t¹·⁰⁰"), (0.0, ""), (-1.0, "")])
-def test_time_labels_tell_of_growth_alone(
-    power: float, told: str, tmp_path: Path
+@pytest.mark.parametrize(("power", "growth"), [(1.0, ", t¹·⁰⁰"), (0.0, ""), (-1.0, "")])
+def test_time_labels_report_only_growth(
+    power: float, growth: str, tmp_path: Path
 ) -> None:
     make_run(tmp_path, ("mine",), rounds=100, seeds=1)
     seconds = (1e-5 * np.arange(1.0, 101.0) ** power).astype(np.float32)
@@ -389,7 +389,7 @@ def test_time_labels_tell_of_growth_alone(
     write_trace(tmp_path, trace)
     (picture,) = run_charts(Run.load(tmp_path))["seconds"]
     mean = readable_seconds(float(seconds[1:].mean(dtype=float)))
-    assert picture.panels[0].series[0].label == f"mine  {mean}{told}"
+    assert picture.panels[0].series[0].label == f"mine  {mean}{growth}"
 
 
 def test_one_seed_one_round_no_timings_no_regret(tmp_path: Path) -> None:
@@ -471,11 +471,11 @@ def test_colours_are_stable_and_distinct() -> None:
     many = [f"p{i}" for i in range(24)]
     assert len(set(policy_styles(many).values())) == 24
     assert len(policy_styles([*many, "one more"])) == 25
-    alone, together = (
+    single, together = (
         policy_styles(["gp-ts"]),
         policy_styles(["mine", "gp-ucb", "gp-ts", "igp-ucb"]),
     )
-    assert alone["gp-ts"] == together["gp-ts"]
+    assert single["gp-ts"] == together["gp-ts"]
 
 
 def test_growth_exponent_recovers_the_power(tmp_path: Path) -> None:
@@ -487,12 +487,12 @@ def test_growth_exponent_recovers_the_power(tmp_path: Path) -> None:
 def test_thinning_keeps_both_ends() -> None:
     for rounds in (1, 2, 599, 30_000):
         for log in (False, True):
-            chosen = thinned(rounds, log=log)
+            chosen = spaced_rounds(rounds, log=log)
             assert (chosen[0], chosen[-1]) == (1, rounds)
             assert len(chosen) <= 600
 
 
-def test_what_is_no_total_has_a_table_of_its_own(tmp_path: Path) -> None:
+def test_metrics_that_are_not_totals_have_their_own_table(tmp_path: Path) -> None:
     rows = [
         {
             "policy": "igp-ucb",
@@ -528,9 +528,16 @@ def test_what_is_no_total_has_a_table_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("known", ["benchmark", "genie"])
-def test_whoever_knows_the_truth_is_no_rival(known: str, tmp_path: Path) -> None:
+def test_policies_that_use_the_truth_are_not_ranked(known: str, tmp_path: Path) -> None:
     run = make_run(tmp_path, (known, "gp-ucb"), seeds=4)
     text = written(run, tmp_path)
     assert re.search(r"Lowest regret[^.]*gp-ucb", text)
     assert not re.search(rf"Lowest regret[^.<]*{known}", text)
     assert "1×" in text  # relative to the best of the others
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_ticks_of_the_smallest_numbers(log: bool) -> None:
+    """Between numbers that have lost their digits there is nothing to mark."""
+    assert ticks(5e-324, 1e-323, log=log) == [5e-324]
+    assert ticks(5e-324, 1.0, log=log)[-1] == 1.0

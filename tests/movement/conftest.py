@@ -1,4 +1,4 @@
-"""Compiled loops are loaded before the first test, not in the time of one of its examples."""
+"""Load compiled loops before the first test, so that no example pays for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Couplings on trees: their marginals, what they cost, and what is drawn from them."""
+"""Couplings on trees: marginals, costs and draws."""
 
 from __future__ import annotations
 
@@ -34,22 +34,26 @@ def trees(most: int) -> st.SearchStrategy[Tree]:
 
 def two_distributions(n: int, seed: int) -> tuple[Floats, Floats]:
     """Smooth ones, ones with many zeros, certain ones, and equal ones."""
-    source, found = rng(seed), []
+    source, distributions = rng(seed), []
     for kind in source.integers(0, 4, size=2):
         shares = source.dirichlet(np.full(n, 0.2 + kind)) * (
             source.random(n) < 0.3 + 0.3 * kind
         )
         shares[source.integers(n)] += 0.1
-        found.append(
+        distributions.append(
             np.eye(n)[source.integers(n)] if kind == 3 else shares / shares.sum()
         )
-    return (found[0], found[0].copy()) if seed % 7 == 0 else (found[0], found[1])
+    return (
+        (distributions[0], distributions[0].copy())
+        if seed % 7 == 0
+        else (distributions[0], distributions[1])
+    )
 
 
 def table(coupling: Coupling, n: int) -> Floats:
-    found = np.zeros((n, n))
-    np.add.at(found, (coupling.source, coupling.target), coupling.mass)
-    return found
+    matrix = np.zeros((n, n))
+    np.add.at(matrix, (coupling.source, coupling.target), coupling.mass)
+    return matrix
 
 
 # --- the coupling --------------------------------------------------------------------------------
@@ -120,15 +124,15 @@ def test_the_cost_is_that_of_any_table() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_inputs_stay_as_they_are_and_may_be_read_only(backend: Backend) -> None:
+def test_inputs_are_not_modified_and_may_be_read_only(backend: Backend) -> None:
     tree = drawn_tree(9, 0)
     coupling, (before, after) = (
         TreeCoupling(tree, backend=backend),
         two_distributions(9, 1),
     )
-    kept, plan = (before.copy(), after.copy()), coupling.between(before, after)
-    np.testing.assert_array_equal(before, kept[0])
-    np.testing.assert_array_equal(after, kept[1])
+    copies, plan = (before.copy(), after.copy()), coupling.between(before, after)
+    np.testing.assert_array_equal(before, copies[0])
+    np.testing.assert_array_equal(after, copies[1])
     before.flags.writeable = after.flags.writeable = False
     for given_ in (
         (before, after),
@@ -163,7 +167,7 @@ def test_rows_are_probabilities_given_an_action(tree: Tree, seed: int) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_an_action_without_mass_leads_to_where_all_go(backend: Backend) -> None:
+def test_action_without_mass_follows_the_target_distribution(backend: Backend) -> None:
     tree = drawn_tree(4, 0)
     after = np.array([0.1, 0.0, 0.6, 0.3])
     plan = TreeCoupling(tree, backend=backend).between([0.5, 0.5, 0.0, 0.0], after)  # type: ignore[arg-type]
@@ -173,8 +177,8 @@ def test_an_action_without_mass_leads_to_where_all_go(backend: Backend) -> None:
         np.testing.assert_allclose(probabilities, [0.1, 0.6, 0.3], rtol=1e-12)
 
 
-def test_the_walk_over_rows_keeps_the_distributions() -> None:
-    """Exactly, not by drawing: what is left for each action goes where its row says."""
+def test_walk_over_coupling_rows_preserves_distributions() -> None:
+    """Exactly, not by drawing: the mass of each action moves as its row prescribes."""
     tree, source = drawn_tree(10, 2), rng(2)
     coupling, here = TreeCoupling(tree), np.eye(10)[4]
     walked = here
@@ -200,17 +204,17 @@ def plan_of(targets: list[int], masses: list[float], action: int = 6) -> Couplin
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_draws_are_as_frequent_as_they_say(backend: Backend) -> None:
+def test_draw_frequencies_match_stated_probabilities(backend: Backend) -> None:
     """Hoeffding: of 20 000 draws, a share is off by more than this once in 10⁹ tests."""
     coupling = TreeCoupling(drawn_tree(10, 0), backend=backend)
     plan = plan_of([7, 2, 5, 0], [0.08, 0.01, 0.05, 0.06])
     row, source, count = plan.row(6), rng(0), 20_000
-    drawn = [coupling.lead(plan, 6, source) for _ in range(count)]
-    told = dict(drawn)
-    assert told == pytest.approx(
+    drawn = [coupling.draw(plan, 6, source) for _ in range(count)]
+    probabilities = dict(drawn)
+    assert probabilities == pytest.approx(
         dict(zip(row.targets.tolist(), row.probabilities, strict=True))
     )
-    assert told == pytest.approx({7: 0.4, 2: 0.05, 5: 0.25, 0: 0.3})
+    assert probabilities == pytest.approx({7: 0.4, 2: 0.05, 5: 0.25, 0: 0.3})
     actions = np.array([action for action, _ in drawn])
     allowed = np.sqrt(np.log(2 * 4 / 1e-9) / (2 * count))
     for target, probability in zip(*row, strict=True):
@@ -244,12 +248,12 @@ class Fixed(np.random.Generator):
     ],
 )
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_each_action_has_its_piece_of_the_line(
+def test_each_action_has_its_interval_of_the_unit_line(
     backend: Backend, number: float, action: int
 ) -> None:
     coupling = TreeCoupling(drawn_tree(10, 0), backend=backend)
     plan = plan_of([3, 1, 8], [0.125, 0.125, 0.25])
-    assert coupling.lead(plan, 6, Fixed(number)) == (
+    assert coupling.draw(plan, 6, Fixed(number)) == (
         action,
         {3: 0.25, 1: 0.25, 8: 0.5}[action],
     )
@@ -257,10 +261,10 @@ def test_each_action_has_its_piece_of_the_line(
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("count", range(1, 60))
-def test_a_sum_a_hair_below_1_leaves_no_gap(backend: Backend, count: int) -> None:
+def test_sum_slightly_below_1_leaves_no_gap(backend: Backend, count: int) -> None:
     coupling = TreeCoupling(drawn_tree(10, 0), backend=backend)
     plan = plan_of(list(range(count)), [0.1] * count)
-    action, probability = coupling.lead(plan, 6, Fixed(1.0 - 2**-53))
+    action, probability = coupling.draw(plan, 6, Fixed(1.0 - 2**-53))
     assert action >= count - 2, (
         "the last; or, where the sum is a hair above 1, that before it"
     )
@@ -272,23 +276,25 @@ def test_a_sum_a_hair_below_1_leaves_no_gap(backend: Backend, count: int) -> Non
 def test_compiled_draws_are_the_same_from_the_same_numbers(
     tree: Tree, seed: int
 ) -> None:
-    """Also of an action without mass: what is drawn does not depend on whether numba is installed."""
+    """Also for an action without mass: draws do not depend on numba."""
     n, given_ = len(tree), two_distributions(len(tree), seed)
     drawn = []
     for backend in ("numpy", "numba"):
         coupling, source = TreeCoupling(tree, backend=backend), rng(seed)
         plan = coupling.between(*given_)
         drawn.append(
-            [coupling.lead(plan, action, source) for action in (*range(-1, n), -1)]
+            [coupling.draw(plan, action, source) for action in (*range(-1, n), -1)]
         )
         assert source.random() == rng(seed).random(n + 3)[-1], (
             "one number for each draw"
         )
     assert drawn[0] == drawn[1]
-    for action, (found, probability) in zip((*range(-1, n), -1), drawn[0], strict=True):
+    for action, (target, probability) in zip(
+        (*range(-1, n), -1), drawn[0], strict=True
+    ):
         targets, probabilities = plan.row(action)
         assert probability == pytest.approx(
-            probabilities[targets == found][0], rel=1e-12
+            probabilities[targets == target][0], rel=1e-12
         )
 
 
@@ -296,7 +302,7 @@ def test_compiled_draws_are_the_same_from_the_same_numbers(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_what_is_no_distribution_is_refused(backend: Backend) -> None:
+def test_invalid_distributions_are_rejected(backend: Backend) -> None:
     coupling, good = TreeCoupling(drawn_tree(3, 0), backend=backend), [0.2, 0.3, 0.5]
     wrong: list[Any] = [
         [0.5, 0.5], [0.5, 0.5, 0.5], [1.5, -0.5, 0.0], [np.nan, 0.5, 0.5], [0.0, 0.0, 0.0], "abc", None,
@@ -311,7 +317,7 @@ def test_what_is_no_distribution_is_refused(backend: Backend) -> None:
         coupling.between([1.5, -0.5, 0.0], good)  # type: ignore[arg-type]
 
 
-def test_senseless_settings_are_refused() -> None:
+def test_invalid_settings_are_rejected() -> None:
     with pytest.raises(InputError, match="tree"):
         TreeCoupling(np.eye(3))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="backend is 'fast'; choose"):
@@ -319,10 +325,10 @@ def test_senseless_settings_are_refused() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_one_action_stays(backend: Backend) -> None:
+def test_single_action_keeps_its_mass(backend: Backend) -> None:
     plan = TreeCoupling(drawn_tree(1, 0), backend=backend).between([1.0], [1.0])  # type: ignore[arg-type]
     assert plan.cost(np.zeros((1, 1))) == 0.0
-    assert TreeCoupling(drawn_tree(1, 0), backend=backend).lead(plan, 0, rng(0)) == (
+    assert TreeCoupling(drawn_tree(1, 0), backend=backend).draw(plan, 0, rng(0)) == (
         0,
         1.0,
     )

@@ -1,4 +1,4 @@
-"""Mirror descent on trees against general solvers, the paper's own, and what holds at an optimum."""
+"""Mirror descent on trees against general solvers, the paper's algorithm, and optimality conditions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def some_q(tree: Tree, seed: int) -> Floats:
 
 
 class Part:
-    """What eq. 25 says of the children of one vertex, and the problem of eq. 10 that they pose."""
+    """Eq. 25 for the children of one vertex, and their problem of eq. 10."""
 
     def __init__(
         self, tree: Tree, children: Ints, kappa: float, q: Floats, costs: Floats
@@ -184,7 +184,7 @@ def test_a_step_is_optimal(
     tree=st.one_of(st.builds(drawn_tree, st.integers(2, 7), seeds), trees), seed=seeds
 )
 @settings(max_examples=30)
-def test_a_general_solver_finds_nothing_better(
+def test_step_is_as_good_as_a_general_solvers(
     backend: Backend, tree: Tree, seed: int
 ) -> None:
     """Eq. 10. D is strongly convex: what is ‖x‖ from its optimum is worse by m‖x‖²/2 or more."""
@@ -193,7 +193,7 @@ def test_a_general_solver_finds_nothing_better(
     after = descent.step(q, costs)
     for part, children in parts(descent, q, costs, after):
         k, unit = len(children), float(np.max(1.0 / part.rate))
-        found = minimize(
+        solution = minimize(
             lambda p, part=part, unit=unit: part.objective(np.maximum(p, 0.0)) / unit,
             np.full(k, 1.0 / k),
             method="SLSQP",
@@ -201,7 +201,7 @@ def test_a_general_solver_finds_nothing_better(
             constraints=[{"type": "eq", "fun": lambda p: p.sum() - 1.0}],
             options={"ftol": 1e-14, "maxiter": 500},
         )
-        other = np.maximum(found.x, 0.0) / np.maximum(found.x, 0.0).sum()
+        other = np.maximum(solution.x, 0.0) / np.maximum(solution.x, 0.0).sum()
         distance = float(np.linalg.norm(other - after[children]))
         # Forward differences of 1.5e-8 are what the solver sees of a slope.
         assert distance < 1e-4
@@ -237,9 +237,7 @@ def projected_gradient(part: Part) -> Floats:
 @pytest.mark.thorough
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("make", [drawn_tree, any_tree])
-def test_a_step_is_what_projected_gradients_lead_to(
-    backend: Backend, make: Any
-) -> None:
+def test_step_matches_projected_gradient_descent(backend: Backend, make: Any) -> None:
     emptied = 0
     for seed in range(4):
         tree = make(6, seed)
@@ -287,7 +285,9 @@ def test_compiled_steps_equal_plain_ones(
 @pytest.mark.parametrize("backend", BACKENDS)
 @given(tree=trees, seed=seeds)
 @settings(max_examples=50)
-def test_a_constant_changes_nothing(backend: Backend, tree: Tree, seed: int) -> None:
+def test_step_ignores_a_constant_added_to_all_costs(
+    backend: Backend, tree: Tree, seed: int
+) -> None:
     descent, q = TreeDescent(tree, backend=backend), some_q(tree, seed)
     costs = (
         rng(seed).integers(0, 1024, size=len(tree)) / 1024.0
@@ -318,13 +318,14 @@ def test_kappa_multiplies_costs(backend: Backend) -> None:
         # 4 is a power of two: nothing is rounded otherwise.
         np.testing.assert_array_equal(eager.step(q, costs), plain.step(q, 4.0 * costs))
         paid = [
-            each.distribution(each.step(q, costs)) @ costs for each in (plain, eager)
+            descent.distribution(descent.step(q, costs)) @ costs
+            for descent in (plain, eager)
         ]
         assert paid[1] < paid[0] < plain.distribution(q) @ costs
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_units_change_nothing(backend: Backend) -> None:
+def test_step_does_not_depend_on_units(backend: Backend) -> None:
     """Distances and costs in another unit: a power of two, so that the bits are the same."""
     tree, costs = drawn_tree(9, 0), rng(0).normal(size=9)
     q, after = (
@@ -338,16 +339,16 @@ def test_units_change_nothing(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_inputs_stay_as_they_are_and_may_be_read_only(backend: Backend) -> None:
+def test_inputs_are_not_modified_and_may_be_read_only(backend: Backend) -> None:
     tree = drawn_tree(9, 1)
     descent, q, costs = (
         TreeDescent(tree, backend=backend),
         some_q(tree, 1),
         rng(1).normal(size=9),
     )
-    kept, after = (q.copy(), costs.copy()), descent.step(q, costs)
-    np.testing.assert_array_equal(q, kept[0])
-    np.testing.assert_array_equal(costs, kept[1])
+    copies, after = (q.copy(), costs.copy()), descent.step(q, costs)
+    np.testing.assert_array_equal(q, copies[0])
+    np.testing.assert_array_equal(costs, copies[1])
     q.flags.writeable = costs.flags.writeable = False
     np.testing.assert_array_equal(descent.step(q, costs), after)
     strided = np.repeat(q, 2)[::2], np.repeat(costs, 3)[::3]
@@ -363,7 +364,7 @@ SIZES = [1e-100, 1e-30, 1e-9, 1e-3, 1e3, 1e6, 1e9, 1e16, 1e30, 1e99]
 @pytest.mark.thorough
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("size", SIZES)
-def test_costs_of_any_size_keep_probabilities(backend: Backend, size: float) -> None:
+def test_costs_of_any_size_yield_probabilities(backend: Backend, size: float) -> None:
     for seed, make in ((0, drawn_tree), (1, any_tree), (2, drawn_tree)):
         tree = make(12, seed)
         descent, q, source = (
@@ -403,7 +404,7 @@ def test_very_large_costs_leave_the_cheapest_action_and_tiny_ones_leave_all(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_weights_of_any_size_keep_probabilities(backend: Backend) -> None:
+def test_weights_of_any_size_yield_probabilities(backend: Backend) -> None:
     between = PointMetric(
         points=np.array([[0.0], [1e-9], [3e-9], [1.0], [1e6], [1e6 + 1e-9]])
     )
@@ -422,7 +423,7 @@ def test_weights_of_any_size_keep_probabilities(backend: Backend) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_long_walk_keeps_probabilities(backend: Backend) -> None:
+def test_probabilities_stay_normalised_over_a_long_walk(backend: Backend) -> None:
     tree, source = drawn_tree(30, 3), rng(3)
     descent = TreeDescent(tree, backend=backend)
     q = descent.at(0)
@@ -437,7 +438,7 @@ def test_a_long_walk_keeps_probabilities(backend: Backend) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @given(tree=trees, seed=seeds, size=st.sampled_from([0.0, 1e-3, 1.0, 1e3]))
-def test_unavailable_actions_are_infinitely_dear(
+def test_unavailable_actions_have_infinite_cost(
     backend: Backend, tree: Tree, seed: int, size: float
 ) -> None:
     descent, q, source = (
@@ -484,7 +485,7 @@ def test_the_mass_of_unavailable_actions_is_exactly_0(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_mass_comes_back_to_what_is_available_again(backend: Backend) -> None:
+def test_mass_returns_to_actions_available_again(backend: Backend) -> None:
     for seed in range(5):
         tree = drawn_tree(8, seed)
         descent, costs = TreeDescent(tree, backend=backend), np.ones(8)
@@ -503,7 +504,7 @@ def test_mass_comes_back_to_what_is_available_again(backend: Backend) -> None:
         assert shares[-1] == 1.0
 
 
-def test_senseless_masks_are_refused() -> None:
+def test_invalid_masks_are_rejected() -> None:
     descent = TreeDescent(drawn_tree(4, 0))
     q = descent.at(0)
     for mask in (
@@ -524,15 +525,15 @@ def test_senseless_masks_are_refused() -> None:
 
 def line_up(tree: Tree, action: int) -> list[int]:
     """The action's vertex, its parent, and so on; without the root."""
-    vertex, found = int(tree.leaf[action]), []
+    vertex, path = int(tree.leaf[action]), []
     while vertex:
-        found.append(vertex)
+        path.append(vertex)
         vertex = int(tree.parent[vertex])
-    return found
+    return path
 
 
 @given(tree=trees, seed=seeds)
-def test_a_distribution_is_the_product_of_the_way_down(tree: Tree, seed: int) -> None:
+def test_distribution_is_the_product_along_the_path(tree: Tree, seed: int) -> None:
     """[ramesh2022movement, eqs. 8 and 11]"""
     descent, q = TreeDescent(tree), some_q(tree, seed)
     slow = [
@@ -576,7 +577,7 @@ def test_weights_of_the_potential_are_those_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_one_action_stays_where_it_is(backend: Backend) -> None:
+def test_single_action_keeps_its_position(backend: Backend) -> None:
     descent = TreeDescent(
         frt_tree(PointMetric(points=np.zeros((1, 1))), rng(0)), backend=backend
     )
@@ -593,7 +594,7 @@ def test_one_action_stays_where_it_is(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_senseless_costs_are_refused(backend: Backend) -> None:
+def test_invalid_costs_are_rejected(backend: Backend) -> None:
     descent = TreeDescent(drawn_tree(3, 0), backend=backend)
     q = descent.at(0)
     wrong: list[Any] = [
@@ -605,7 +606,7 @@ def test_senseless_costs_are_refused(backend: Backend) -> None:
             descent.step(q, costs)
 
 
-def test_senseless_settings_are_refused() -> None:
+def test_invalid_settings_are_rejected() -> None:
     tree = drawn_tree(3, 0)
     for kappa in (0.5, 0.0, -1.0, np.nan, np.inf, 1e101, "1", None):
         with pytest.raises(InputError, match="kappa"):

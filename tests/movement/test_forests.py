@@ -1,4 +1,4 @@
-"""Walks on forests, by their promises and by simulation; the optimum against all ways there are."""
+"""Walks on forests: guarantees, simulation, and the optimum against all walks."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ def same(one: Move, other: Move) -> bool:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_move_leaves_what_it_is_given(backend: Backend) -> None:
+def test_move_does_not_modify_its_inputs(backend: Backend) -> None:
     metric = plane(7, 0)
     forest = Forest(
         metric, [frt_tree(metric, rng(s)) for s in range(2)], backend=backend
     )
     stand, costs = forest.begin(3, walk=1), rng(1).random(7)
-    kept = (stand.q.copy(), costs.copy())
+    copies = (stand.q.copy(), costs.copy())
     first = forest.move(stand, costs, rng(2))
     assert same(first, forest.move(stand, costs, rng(2))), "it can be asked for twice"
     assert (stand.tree, stand.action) == (1, 3)
-    np.testing.assert_array_equal(stand.q, kept[0])
-    np.testing.assert_array_equal(costs, kept[1])
+    np.testing.assert_array_equal(stand.q, copies[0])
+    np.testing.assert_array_equal(costs, copies[1])
     stand.q.flags.writeable = costs.flags.writeable = False
     assert same(first, forest.move(stand, costs, rng(2)))
     other = Forest(metric, forest.trees, backend=backend)
@@ -95,18 +95,18 @@ def test_a_move_is_a_step_a_coupling_and_a_draw(backend: Backend) -> None:
         np.testing.assert_array_equal(move.distribution, descent.distribution(q))
         assert move.distance == plan.cost(metric.distances)
         targets, probabilities = plan.row(stand.action)
-        at = np.searchsorted(
+        index = np.searchsorted(
             np.cumsum(probabilities[:-1]), rng(turn).random(), side="right"
         )
-        assert move.stand.action == targets[at]
-        assert move.probability == pytest.approx(probabilities[at], rel=1e-12)
+        assert move.stand.action == targets[index]
+        assert move.probability == pytest.approx(probabilities[index], rel=1e-12)
         assert available[move.stand.action]
         assert move.distribution[move.stand.action] > 0.0
         stand = move.stand
 
 
 def test_walks_take_the_trees_in_turn() -> None:
-    forest = Forest.grown(plane(5, 0), rng(0), trees=3)
+    forest = Forest.grow(plane(5, 0), rng(0), trees=3)
     assert len(forest.trees) == 3
     assert [forest.begin(0, walk).tree for walk in range(7)] == [0, 1, 2, 0, 1, 2, 0]
     for walk in range(3):
@@ -120,7 +120,7 @@ def test_walks_take_the_trees_in_turn() -> None:
 
 def test_a_forest_is_grown_by_frt() -> None:
     metric, source = plane(6, 2), rng(3)
-    forest = Forest.grown(metric, rng(3), trees=4, tau=3.0)
+    forest = Forest.grow(metric, rng(3), trees=4, tau=3.0)
     for tree in forest.trees:
         other = frt_tree(metric, source, tau=3.0)
         np.testing.assert_array_equal(tree.parent, other.parent)
@@ -129,7 +129,7 @@ def test_a_forest_is_grown_by_frt() -> None:
 
 def test_stretch_is_a_mean_of_ratios() -> None:
     metric = plane(6, 4)
-    forest = Forest.grown(metric, rng(4), trees=3)
+    forest = Forest.grow(metric, rng(4), trees=3)
     slow = []
     for tree in forest.trees:
         pairs = [(i, j) for i in range(6) for j in range(6) if i != j]
@@ -139,7 +139,7 @@ def test_stretch_is_a_mean_of_ratios() -> None:
         )
     np.testing.assert_allclose(forest.stretch(), slow, rtol=1e-13)
     assert (forest.stretch() >= 1.0).all()
-    equal = Forest.grown(
+    equal = Forest.grow(
         MatrixMetric(distances=1.0 - np.eye(4)), rng(0), trees=2, tau=3.0
     )
     np.testing.assert_allclose(equal.stretch(), 6.0, rtol=1e-13)
@@ -147,7 +147,7 @@ def test_stretch_is_a_mean_of_ratios() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_simulated_walks_keep_to_what_is_promised(backend: Backend) -> None:
+def test_simulated_walks_match_the_stated_distributions(backend: Backend) -> None:
     """Frequencies by chi-square, distances by Bernstein; one of them fails once in 10⁹ sets of seeds.
 
     A chi-square of k − 1 degrees exceeds k − 1 + 2√((k − 1)x) + 2x with probability e^{−x} at most
@@ -181,9 +181,9 @@ def test_simulated_walks_keep_to_what_is_promised(backend: Backend) -> None:
             np.append(expected[~few], expected[few].sum()),
             np.append(seen[turn, ~few], seen[turn, few].sum()),
         )
-        kept = cells[0] > 0.0
-        chi = np.sum((cells[1] - cells[0])[kept] ** 2 / cells[0][kept])
-        degrees = kept.sum() - 1
+        positive = cells[0] > 0.0
+        chi = np.sum((cells[1] - cells[0])[positive] ** 2 / cells[0][positive])
+        degrees = positive.sum() - 1
         assert chi <= degrees + 2.0 * np.sqrt(degrees * surprise) + 2.0 * surprise
         allowed = np.sqrt(2.0 * largest * move.distance * surprise / count)
         allowed += largest * surprise / (3.0 * count)
@@ -193,22 +193,24 @@ def test_simulated_walks_keep_to_what_is_promised(backend: Backend) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_probabilities_are_those_of_the_draws(backend: Backend) -> None:
-    """Given where a walk stands: exact, by adding up what many draws told."""
+    """Given the walk's position: exact, by summing the probabilities of many draws."""
     metric = plane(6, 5)
     forest = Forest(metric, [frt_tree(metric, rng(2))], backend=backend)
     stand = forest.begin(0)
     for turn in range(3):
         stand = forest.move(stand, rng(turn).random(6), rng(turn)).stand
     drawn = [forest.move(stand, np.arange(6.0), rng(seed)) for seed in range(2000)]
-    told: dict[int, set[float]] = {}
+    probabilities: dict[int, set[float]] = {}
     for move in drawn:
-        told.setdefault(move.stand.action, set()).add(move.probability)
-    assert all(len(each) == 1 for each in told.values())
+        probabilities.setdefault(move.stand.action, set()).add(move.probability)
+    assert all(len(values) == 1 for values in probabilities.values())
     allowed = np.sqrt(np.log(2 * 6 / 1e-9) / (2 * 2000))  # Hoeffding
-    for action, (probability,) in told.items():
+    for action, (probability,) in probabilities.items():
         share = np.mean([move.stand.action == action for move in drawn])
         assert share == pytest.approx(probability, abs=allowed)
-    assert sum(p for (p,) in told.values()) == pytest.approx(1.0, abs=6 * allowed)
+    assert sum(p for (p,) in probabilities.values()) == pytest.approx(
+        1.0, abs=6 * allowed
+    )
 
 
 @given(seed=seeds, n=st.integers(2, 8), kappa=st.sampled_from([1.0, 5.0]))
@@ -217,7 +219,7 @@ def test_no_walk_beats_the_optimum_and_trees_never_move_less(
     seed: int, n: int, kappa: float
 ) -> None:
     metric, source = plane(n, seed), rng(seed)
-    forest = Forest.grown(metric, source, trees=1, kappa=kappa)
+    forest = Forest.grow(metric, source, trees=1, kappa=kappa)
     tree, stand, paid = forest.trees[0], forest.begin(0), 0.0
     here, table = np.eye(n)[0], source.exponential(size=(15, n))
     for costs in table:
@@ -232,7 +234,7 @@ def test_no_walk_beats_the_optimum_and_trees_never_move_less(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_walk_leaves_what_is_no_longer_available(backend: Backend) -> None:
+def test_walk_leaves_unavailable_actions(backend: Backend) -> None:
     metric = plane(5, 6)
     forest = Forest(metric, [frt_tree(metric, rng(6))], backend=backend)
     for action in range(5):
@@ -246,7 +248,7 @@ def test_a_walk_leaves_what_is_no_longer_available(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_one_action_alone(backend: Backend) -> None:
+def test_single_action(backend: Backend) -> None:
     metric = PointMetric(points=np.zeros((1, 2)))
     forest = Forest(metric, [frt_tree(metric, rng(0))] * 2, backend=backend)
     np.testing.assert_array_equal(forest.stretch(), [1.0, 1.0])
@@ -260,9 +262,9 @@ def test_one_action_alone(backend: Backend) -> None:
     assert (way.actions.tolist(), way.total) == ([0, 0], 7.0)
 
 
-def test_senseless_walks_are_refused() -> None:
+def test_invalid_walks_are_rejected() -> None:
     metric = plane(3, 0)
-    forest = Forest.grown(metric, rng(0))
+    forest = Forest.grow(metric, rng(0))
     stand = forest.begin(0)
     wrong: list[tuple[Any, type[Exception]]] = [
         ([1.0, 2.0], ShapeError),
@@ -292,7 +294,7 @@ def test_senseless_walks_are_refused() -> None:
             forest.begin(0, walk)  # type: ignore[arg-type]
 
 
-def test_senseless_forests_are_refused() -> None:
+def test_invalid_forests_are_rejected() -> None:
     metric = plane(3, 0)
     tree = frt_tree(metric, rng(0))
     with pytest.raises(
@@ -309,7 +311,7 @@ def test_senseless_forests_are_refused() -> None:
         Forest(metric, [tree], backend="gpu")  # type: ignore[arg-type]
     for trees in (0, -1, 1.5, 10_001):
         with pytest.raises(InputError, match="trees"):
-            Forest.grown(metric, rng(0), trees=trees)  # type: ignore[arg-type]
+            Forest.grow(metric, rng(0), trees=trees)  # type: ignore[arg-type]
 
 
 # --- the optimum ---------------------------------------------------------------------------------
@@ -330,23 +332,23 @@ def every_way(costs: Floats, distances: Floats, start: int) -> list[float]:
 @given(
     seed=seeds,
     shape=st.sampled_from([(1, 5), (2, 4), (3, 4), (4, 3), (6, 2), (5, 3)]),
-    whole=st.booleans(),
+    integral=st.booleans(),
     size=st.sampled_from([0.3, 3.0, 30.0]),
 )
 def test_the_optimum_is_the_best_of_all_ways(
-    seed: int, shape: tuple[int, int], whole: bool, size: float
+    seed: int, shape: tuple[int, int], integral: bool, size: float
 ) -> None:
     source, n = rng(seed), shape[1]
     costs = size * source.normal(size=shape)
     metric: Any = plane(n, seed)
-    if whole:  # many ways are equally good, and sums are exact
+    if integral:  # many ways are equally good, and sums are exact
         costs = np.round(costs)
         places = source.permutation(3 * n)[:n].astype(np.float64)[:, None]
         metric = PointMetric(points=places)
     start = int(source.integers(n))
     way = offline_optimum(costs, metric, start)
     best = min(every_way(costs, metric.distances, start))
-    assert way.total == pytest.approx(best, rel=1e-12, abs=0.0 if whole else 1e-13)
+    assert way.total == pytest.approx(best, rel=1e-12, abs=0.0 if integral else 1e-13)
     here = start
     for step, action in enumerate(way.actions.tolist()):
         assert way.service[step] == costs[step, action]
@@ -355,7 +357,7 @@ def test_the_optimum_is_the_best_of_all_ways(
     assert way.total == pytest.approx(float(way.service.sum() + way.movement.sum()))
 
 
-def test_of_equally_good_ways_one_is_given() -> None:
+def test_optimum_returns_one_of_several_equal_paths() -> None:
     metric = MatrixMetric(distances=1.0 - np.eye(3))
     way = offline_optimum(np.zeros((4, 3)), metric, start=2)
     assert (way.actions.tolist(), way.total) == ([2, 2, 2, 2], 0.0), (
@@ -369,7 +371,7 @@ def test_of_equally_good_ways_one_is_given() -> None:
     )
 
 
-def test_no_rounds_cost_nothing() -> None:
+def test_zero_rounds_cost_zero() -> None:
     way = offline_optimum(np.zeros((0, 3)), plane(3, 0), start=1)
     assert (len(way.actions), len(way.service), len(way.movement), way.total) == (
         0,
@@ -379,7 +381,7 @@ def test_no_rounds_cost_nothing() -> None:
     )
 
 
-def test_senseless_requests_are_refused() -> None:
+def test_invalid_requests_are_rejected() -> None:
     metric = plane(3, 0)
     wrong: list[tuple[Any, type[Exception]]] = [
         ([[1.0, 2.0]], ShapeError),
@@ -405,10 +407,10 @@ def test_senseless_requests_are_refused() -> None:
 
 def test_a_stand_is_plain_data() -> None:
     """What a policy carries on: three values that can be written down and put together again."""
-    forest = Forest.grown(plane(5, 1), rng(1), trees=2)
+    forest = Forest.grow(plane(5, 1), rng(1), trees=2)
     stand = forest.move(forest.begin(0, 1), np.arange(5.0), rng(0)).stand
     copy = Stand(int(stand.tree), np.array(stand.q.tolist()), int(stand.action))
     for seed in range(5):
         assert same(
-            *(forest.move(each, np.ones(5), rng(seed)) for each in (stand, copy))
+            *(forest.move(start, np.ones(5), rng(seed)) for start in (stand, copy))
         )

@@ -1,4 +1,4 @@
-"""Finite metrics: what is refused and by which name, what is repaired, distances against slow loops."""
+"""Finite metrics: validation, repair, and distances against slow loops."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def assert_metric(distances: Floats) -> None:
         assert distances[i, j] <= (1.0 + ROUNDING) * (distances[i, k] + distances[k, j])
 
 
-# --- what is refused -----------------------------------------------------------------------------
+# --- rejected input ------------------------------------------------------------------------------
 
 
 def changed(**entries: float) -> Floats:
@@ -66,7 +66,7 @@ def changed(**entries: float) -> Floats:
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "message"),
     [
         (changed(_12=-1.0, _21=-1.0), "from action 1 to 2 is -1, which is negative"),
         (changed(_31=-2.0), "from action 3 to 1 is -2, which is negative"),
@@ -100,17 +100,15 @@ def changed(**entries: float) -> Floats:
         ),
     ],
 )
-def test_what_is_no_metric_is_refused_by_the_actions_at_fault(
-    table: Floats, told: str
-) -> None:
-    with pytest.raises(InputError, match=told):
+def test_metric_violations_name_the_actions(table: Floats, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         MatrixMetric(distances=table)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         metric_between(range(4), lambda one, other: table[one, other])
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_refused_by_its_place(value: float) -> None:
+def test_non_finite_distances_name_their_position(value: float) -> None:
     for repair in (False, True):
         with pytest.raises(NotFiniteError, match=r"distances\[1, 3\]"):
             MatrixMetric(distances=changed(_13=value), repair=repair)
@@ -130,7 +128,7 @@ def test_tables_that_are_not_square_or_are_empty_are_refused(
         MatrixMetric(distances=np.zeros(shape))
 
 
-def test_no_points_and_no_things_are_refused() -> None:
+def test_empty_points_and_items_are_rejected() -> None:
     for nothing in (np.zeros((0, 2)), [], np.zeros(3)):
         with pytest.raises(ShapeError):
             PointMetric(points=nothing)  # type: ignore[arg-type]
@@ -155,7 +153,7 @@ def test_masked_tables_are_refused() -> None:
 @pytest.mark.parametrize(
     "wrong", ["abc", [["a", "b"], ["c", "d"]], [[1.0, 2.0], [3.0]], None]
 )
-def test_what_holds_no_numbers_is_refused(wrong: Any) -> None:
+def test_non_numeric_tables_are_rejected(wrong: Any) -> None:
     for make in (
         lambda: MatrixMetric(distances=wrong),
         lambda: PointMetric(points=wrong),
@@ -167,7 +165,7 @@ def test_what_holds_no_numbers_is_refused(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [1e-101, 1e101, 1.7e308])
-def test_distances_are_refused_that_cannot_be_worked_with(size: float) -> None:
+def test_unusable_distances_are_rejected(size: float) -> None:
     for repair in (False, True):
         with pytest.raises(InputError, match="choose units"):
             MatrixMetric(distances=size * line(2), repair=repair)
@@ -183,7 +181,7 @@ def test_points_in_one_place_are_refused_by_name() -> None:
             PointMetric(points=[[0, 0], [1, 2], [3, 3], [1, 2]], distance=distance)  # type: ignore[arg-type]
 
 
-def test_senseless_words_and_scales_are_refused() -> None:
+def test_invalid_metric_names_and_scales_are_rejected() -> None:
     with pytest.raises(InputError, match="distance is 'cosine'; choose"):
         PointMetric(points=[[0.0], [1.0]], distance="cosine")  # type: ignore[arg-type]
     for scale in (0.0, -1.0, np.inf, "2"):
@@ -192,7 +190,7 @@ def test_senseless_words_and_scales_are_refused() -> None:
 
 
 @pytest.mark.parametrize("unit", [1e-90, 1e-12, 1e-9, 1.0, 1e90])
-def test_what_is_refused_does_not_depend_on_the_unit(unit: float) -> None:
+def test_metric_check_does_not_depend_on_units(unit: float) -> None:
     """Of a dense table, scipy takes what is below 1e-8 for no link at all."""
     np.testing.assert_array_equal(
         MatrixMetric(distances=unit * line(4)).distances, unit * line(4)
@@ -207,23 +205,23 @@ def test_what_is_refused_does_not_depend_on_the_unit(unit: float) -> None:
     np.testing.assert_allclose(mended, unit * line(4), rtol=1e-12)
 
 
-def test_small_distances_are_checked_beside_large_ones() -> None:
+def test_small_distances_are_checked_next_to_large_ones() -> None:
     far = np.full((4, 4), 1e6)
     far[:3, :3] = 1e-9 * line(3)
     far[3, 3] = 0.0
     assert_metric(MatrixMetric(distances=far).distances)
-    for place, other, told in ((0, 2, "longer than a detour"), (0, 1, "way back")):
+    for place, other, message in ((0, 2, "longer than a detour"), (0, 1, "way back")):
         wrong = far.copy()
         wrong[place, other] = 1e-4
-        if told == "longer than a detour":
+        if message == "longer than a detour":
             wrong[other, place] = 1e-4
         with pytest.raises(
-            InputError, match=f"from action {place} to {other} .* {told}"
+            InputError, match=f"from action {place} to {other} .* {message}"
         ):
             MatrixMetric(distances=wrong)
 
 
-# --- what is repaired ----------------------------------------------------------------------------
+# --- repair --------------------------------------------------------------------------------------
 
 
 @st.composite
@@ -250,9 +248,9 @@ def test_repair_gives_the_largest_metric_below_the_means(table: Floats) -> None:
     # A sum of at most six distances, in any order, is off by less than 6 roundings.
     np.testing.assert_allclose(repaired, shortest(means), rtol=ROUNDING)
     np.testing.assert_array_equal(MatrixMetric(distances=repaired).distances, repaired)
-    again = MatrixMetric(distances=repaired, repair=True).distances
+    repaired_twice = MatrixMetric(distances=repaired, repair=True).distances
     np.testing.assert_array_equal(
-        again, repaired, err_msg="what is a metric was repaired"
+        repaired_twice, repaired, err_msg="what is a metric was repaired"
     )
 
 
@@ -265,25 +263,25 @@ def test_repair_takes_means_and_detours() -> None:
 
 
 def test_repair_mends_no_other_fault() -> None:
-    for table, told in (
+    for table, message in (
         (changed(_01=0.0, _10=0.0), "from action 0 to 1 is 0"),
         (changed(_12=-1.0), "negative"),
         (changed(_33=1.0), "same action"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             MatrixMetric(distances=table, repair=True)
     half = MatrixMetric(distances=changed(_01=0.0), repair=True).distances
     assert half[0, 1] == half[1, 0] == 0.5, "0 one way is not 0 on average"
 
 
-def test_rounding_is_no_fault() -> None:
+def test_rounding_is_not_a_violation() -> None:
     table = line(4) * (1.0 + 1e-10 * rng(0).uniform(-1.0, 1.0, size=(4, 4)))
     metric = MatrixMetric(distances=table)
     np.testing.assert_array_equal(metric.distances, metric.distances.T)
     np.testing.assert_allclose(metric.distances, line(4), rtol=1e-10)
 
 
-def test_a_metric_is_a_copy_that_nobody_can_change() -> None:
+def test_metric_is_a_read_only_copy() -> None:
     table, points = line(3), np.arange(3.0)[:, None]
     metrics = (MatrixMetric(distances=table), PointMetric(points=points))
     table[0, 1] = points[0, 0] = 7.0
@@ -333,7 +331,7 @@ def test_distances_of_points_equal_a_slow_loop(distance: str, scale: float) -> N
     np.testing.assert_allclose(scale * between.distances, metric.distances, rtol=1e-14)
 
 
-def test_things_of_any_kind_have_distances() -> None:
+def test_distances_between_arbitrary_objects() -> None:
     words = ["arm", "art", "cart", "carts"]
 
     def edits(one: str, other: str) -> int:
@@ -366,9 +364,11 @@ def test_shortest_paths_equal_a_slow_loop(seed: int, n: int, unit: float) -> Non
     both = np.minimum(both, both.T)
     np.fill_diagonal(both, 0.0)
     for given_ in (links, csr_array(links), coo_array(links), links.tolist()):
-        found = shortest_path_metric(given_).distances
-        np.testing.assert_allclose(found, shortest(both), rtol=1e-14)  # 7 sums at most
-    assert_metric(found)
+        distances = shortest_path_metric(given_).distances
+        np.testing.assert_allclose(
+            distances, shortest(both), rtol=1e-14
+        )  # 7 sums at most
+    assert_metric(distances)
 
 
 def test_graphs_in_two_pieces_are_refused_by_name() -> None:
@@ -382,7 +382,7 @@ def test_graphs_in_two_pieces_are_refused_by_name() -> None:
     assert shortest_path_metric(links).distances[0, 2] == 5.0
 
 
-def test_senseless_links_are_refused() -> None:
+def test_invalid_links_are_rejected() -> None:
     nowhere = csr_array(
         (np.array([0.0, 1.0]), (np.array([0, 1]), np.array([1, 2]))), shape=(3, 3)
     )
@@ -399,12 +399,12 @@ def test_senseless_links_are_refused() -> None:
 
 def test_a_bad_link_is_named() -> None:
     links = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
-    for length, told in (
+    for length, message in (
         (-1.0, "link from 1 to 2 is -1"),
         (np.nan, "link from 1 to 2 is nan"),
     ):
         links[1, 2] = length
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             shortest_path_metric(csr_array(links))
     with pytest.raises(InputError, match=r"shape \(2, 3\); give one row and column"):
         shortest_path_metric(np.ones((2, 3)))
@@ -447,11 +447,11 @@ def test_metrics_have_specs(metric: ActionMetric) -> None:
     assert registry.difference(spec, registry.spec_of(metric)) is None
     assert spec["name"] in registry.names("metric")
     through_json = records.from_json(json.loads(json.dumps(records.to_json(spec))))
-    for kept in (spec, through_json):
-        again = registry.build("metric", kept)
-        assert type(again) is type(metric)
-        np.testing.assert_array_equal(again.distances, metric.distances)
-        assert registry.difference(registry.describe(again), spec) is None
+    for stored in (spec, through_json):
+        rebuilt = registry.build("metric", stored)
+        assert type(rebuilt) is type(metric)
+        np.testing.assert_array_equal(rebuilt.distances, metric.distances)
+        assert registry.difference(registry.describe(rebuilt), spec) is None
     assert f"n={len(metric)}" in repr(metric)
 
 

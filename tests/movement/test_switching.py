@@ -66,7 +66,7 @@ def test_distances_are_euclidean_and_to_the_nearest() -> None:
     )
 
 
-def test_switching_costs_what_it_says() -> None:
+def test_switching_cost_matches_its_definition() -> None:
     np.testing.assert_array_equal(
         Switch(cost=0.5).costs(after([2, 0])), [0.0, 0.5, 0.0, 0.5]
     )
@@ -81,10 +81,14 @@ def charged(switch: Switch, before: Iterable[int], now: Iterable[int]) -> float:
     return float(switch.costs(after(tuple(before)))[list(now)].sum())
 
 
-def test_which_metric_switching_is() -> None:
+def test_switching_costs_over_all_sets_of_four_arms() -> None:
     """Over all sets of four arms: what is entered, half of what differs, and no cheap detours."""
     weights = np.array([1.0, 4.0, 2.0, 0.5])
-    sets = [set(each) for size in range(5) for each in combinations(range(4), size)]
+    sets = [
+        set(chosen_arms)
+        for size in range(5)
+        for chosen_arms in combinations(range(4), size)
+    ]
     for switch, w in (
         (Switch(cost=3.0), np.ones(4)),
         (Switch(cost=3.0, weights=weights), weights),
@@ -118,7 +122,7 @@ def test_which_metric_switching_is() -> None:
         ({"weights": [1.0, 1.0]}, ShapeError),
     ],
 )
-def test_senseless_switches_are_refused(options: Any, error: type[Exception]) -> None:
+def test_invalid_switches_are_rejected(options: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         Switch(**options).costs(after([0]))
 
@@ -133,7 +137,7 @@ def test_a_previous_action_that_names_no_arms_is_refused(action: Any) -> None:
 @pytest.mark.parametrize(
     "options", [{"scale": 0.0}, {"scale": "2 m"}, {"columns": [-1]}, {"columns": []}]
 )
-def test_senseless_distances_are_refused(options: Any) -> None:
+def test_invalid_distances_are_rejected(options: Any) -> None:
     with pytest.raises(InputError):
         Distance(**options)
     with pytest.raises(InputError, match="feature columns"):
@@ -144,12 +148,12 @@ def test_both_have_specs() -> None:
     distance = Distance(scale=2.0, columns=(1,))
     assert registry.build("switching", registry.spec_of(distance)) == distance
     for switch in (Switch(cost=3.0), Switch(cost=0.5, weights=[1.0, 2.0])):
-        again = registry.build("switching", registry.spec_of(switch))
-        assert again.cost == switch.cost
-        np.testing.assert_array_equal(again.weights, switch.weights)
+        rebuilt = registry.build("switching", registry.spec_of(switch))
+        assert rebuilt.cost == switch.cost
+        np.testing.assert_array_equal(rebuilt.weights, switch.weights)
 
 
-def test_a_policy_minds_what_it_costs_to_move() -> None:
+def test_policy_accounts_for_movement_costs() -> None:
     for direction in ("maximize", "minimize"):
         policy = IndexPolicy(
             posterior=FiniteGP(SquaredExponential(), PLACES.features, 0.1),
@@ -182,7 +186,7 @@ def chosen(
     before: Iterable[int],
     switch: Switch,
 ) -> Decision:
-    """What is chosen where the desirabilities are ``values``."""
+    """The choice for desirabilities ``values``."""
     n = len(values)
     policy = IndexPolicy(
         posterior=IndependentGaussian(np.ones(n), 1.0, values),
@@ -209,14 +213,16 @@ def check_best(
     new = np.isin(np.arange(len(values)), before, invert=True)
     charge = switch.cost * np.where(new, 1.0 if weights is None else weights, 0.0)
     decision = chosen(oracle, values, structure, before, switch)
-    found = tuple(decision.positions.tolist())
-    assert tuple(sorted(found)) in {tuple(sorted(each)) for each in feasible}
-    assert tuple(decision.action) == found  # type: ignore[arg-type]
+    selected = tuple(decision.positions.tolist())
+    assert tuple(sorted(selected)) in {
+        tuple(sorted(feasible_arms)) for feasible_arms in feasible
+    }
+    assert tuple(decision.action) == selected  # type: ignore[arg-type]
 
     def worth(arms: tuple[int, ...]) -> float:
         return float(sum(values[arm] - charge[arm] for arm in arms))
 
-    assert worth(found) == pytest.approx(max(map(worth, feasible)), abs=1e-12)
+    assert worth(selected) == pytest.approx(max(map(worth, feasible)), abs=1e-12)
 
 
 SEEDS = st.integers(0, 10**6)
@@ -239,7 +245,7 @@ def test_routes(seed: int) -> None:
         way for size in range(n - 1) for way in permutations(range(1, n - 1), size)
     )
     routes = [(0, *way, n - 1) for way in inner]
-    routes = [each for each in routes if turns[each[:-1], each[1:]].all()]
+    routes = [route for route in routes if turns[route[:-1], route[1:]].all()]
     oracle = ShortestPath(successors=csr_array(turns.astype(float)))
     check_best(
         oracle, -rng.exponential(size=n), Trip(start=0, goal=n - 1), routes, seed

@@ -95,14 +95,14 @@ def slow_frt(distances: Floats, order: Any, beta: float, tau: float) -> Floats:
             return split(members, level - 1)
         below = [split(group, level - 1) for group in groups.values()]
         below = [
-            {a: d + unit * tau ** (level + 1) for a, d in each.items()}
-            for each in below
+            {a: d + unit * tau ** (level + 1) for a, d in vertex.items()}
+            for vertex in below
         ]
         for one, other in combinations(below, 2):
             for a, up in one.items():
                 for b, down in other.items():
                     tree[a, b] = tree[b, a] = up + down
-        return {a: d for each in below for a, d in each.items()}
+        return {a: d for vertex in below for a, d in vertex.items()}
 
     split(list(range(n)), top - 1)
     return tree
@@ -110,10 +110,10 @@ def slow_frt(distances: Floats, order: Any, beta: float, tau: float) -> Floats:
 
 def line_up(tree: Tree, vertex: int) -> list[int]:
     """The vertex, its parent, and so on to the root."""
-    found = [vertex]
-    while found[-1]:
-        found.append(int(tree.parent[found[-1]]))
-    return found
+    path = [vertex]
+    while path[-1]:
+        path.append(int(tree.parent[path[-1]]))
+    return path
 
 
 def slow_distance(tree: Tree, one: int, other: int) -> float:
@@ -147,7 +147,7 @@ def test_trees_equal_slow_ones(tau: float, metric: ActionMetric, seed: int) -> N
 @pytest.mark.parametrize("tau", TAUS)
 @given(metric=metrics, seed=seeds)
 @settings(max_examples=40)
-def test_trees_are_separated_and_shorten_nothing(
+def test_trees_are_separated_and_shorten_no_distance(
     tau: float, metric: ActionMetric, seed: int
 ) -> None:
     tree = frt_tree(metric, rng(seed), tau=tau)
@@ -234,12 +234,12 @@ def test_more_actions_than_are_compared_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("tau", [1.0, 0.5, 1e7, np.nan, np.inf, "2", None])
-def test_senseless_ratios_are_refused(tau: Any) -> None:
+def test_invalid_ratios_are_rejected(tau: Any) -> None:
     with pytest.raises(InputError, match="tau"):
         frt_tree(make_metric("plane", 3, 0), rng(0), tau=tau)
 
 
-def test_what_no_tree_can_be_grown_from_is_refused() -> None:
+def test_tree_growth_rejects_invalid_input() -> None:
     table: Any = np.ones((2, 2))
     with pytest.raises(InputError, match="metric"):
         frt_tree(table, rng(0))
@@ -306,9 +306,7 @@ def expected(distances: Floats, tau: float) -> tuple[Floats, Floats, float]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("tau", TAUS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_on_average_distances_grow_by_no_more_than_the_theorem_says(
-    kind: str, tau: float
-) -> None:
+def test_mean_stretch_is_within_the_theorem(kind: str, tau: float) -> None:
     for seed, n in ((0, 3), (1, 4), (2, 5)):
         own = make_metric(kind, n, seed).distances
         (mean, second, _), bounds = expected(own, tau), mean_bounds(own, tau)
@@ -347,7 +345,7 @@ def test_drawn_trees_have_the_expected_distances(tau: float) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["plane", "graph"])
-def test_the_mean_of_many_trees_keeps_to_the_theorem(kind: str) -> None:
+def test_mean_over_many_trees_is_within_the_theorem(kind: str) -> None:
     metric, count, tau, n = make_metric(kind, 24, 5), 400, 2.0, 24
     source, own = rng(6), metric.distances
     mean = np.mean([frt_tree(metric, source).distances for _ in range(count)], axis=0)
@@ -421,8 +419,10 @@ def test_the_distance_of_distributions_is_that_of_the_cheapest_transport(
 @given(tree=st.builds(random_tree, st.integers(2, 7), seeds))
 def test_certain_places_are_as_far_apart_as_actions(tree: Tree) -> None:
     certain = np.eye(len(tree))
-    found = [[tree.distance(one, other) for other in certain] for one in certain]
-    np.testing.assert_allclose(found, slow_distances(tree), rtol=4 * len(tree) * EPS)
+    distances = [[tree.distance(one, other) for other in certain] for one in certain]
+    np.testing.assert_allclose(
+        distances, slow_distances(tree), rtol=4 * len(tree) * EPS
+    )
 
 
 GOOD: dict[str, list[float]] = {
@@ -433,7 +433,7 @@ GOOD: dict[str, list[float]] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong", "told"),
+    ("name", "wrong", "message"),
     [
         ("parent", [0, 0, 0, 1, 1], "begin with −1"),
         ("parent", [-1, 0, 0, 2, 1], "level by level"),
@@ -463,9 +463,9 @@ GOOD: dict[str, list[float]] = {
         ("leaf", [3.0, 4.0, 2.0], "whole numbers"),
     ],
 )
-def test_damaged_trees_are_refused(name: str, wrong: Any, told: str) -> None:
+def test_damaged_trees_are_refused(name: str, wrong: Any, message: str) -> None:
     good: Any = GOOD
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         Tree(**{**good, name: wrong})
 
 
@@ -475,7 +475,7 @@ def test_an_empty_tree_is_refused() -> None:
         Tree(parent=nothing, weight=np.array([]), leaf=nothing)
 
 
-def test_a_tree_is_a_copy_that_nobody_can_change() -> None:
+def test_tree_is_a_read_only_copy() -> None:
     given_: Any = {name: np.array(value) for name, value in GOOD.items()}
     tree = Tree(**given_)
     for name, value in given_.items():
@@ -487,20 +487,20 @@ def test_a_tree_is_a_copy_that_nobody_can_change() -> None:
     np.testing.assert_array_equal(tree.distances, [[0, 2, 5], [2, 0, 5], [5, 5, 0]])
 
 
-def test_a_metric_of_ones_own_that_is_none_is_refused() -> None:
+def test_user_metric_that_is_not_a_metric_is_rejected() -> None:
     class Own(ActionMetric):
         """From 0 to 2 it is nearer by way of 1."""
 
         distances = np.array([[0.0, 1.0, 99.0], [1.0, 0.0, 1.0], [99.0, 1.0, 0.0]])
 
     seed = next(
-        each for each in range(99) if rng(each).permutation(3)[0] == 1
+        candidate for candidate in range(99) if rng(candidate).permutation(3)[0] == 1
     )  # 1 reaches both
     with pytest.raises(InputError, match="some detour is shorter; MatrixMetric"):
         frt_tree(Own(), rng(seed))
 
 
-def test_a_tree_that_was_drawn_keeps_no_table_of_distances() -> None:
+def test_drawn_tree_stores_no_distance_table() -> None:
     """A forest over thousands of actions would hold one of n² numbers for each tree."""
     tree = frt_tree(
         PointMetric(points=np.arange(5.0)[:, None]), np.random.default_rng(0)

@@ -43,14 +43,14 @@ def plain_greedy(pairs: Pairs, p: Floats, k: int) -> tuple[int, ...]:
     chosen: list[int] = []
     nodes = np.unique(pairs.left[p > -np.inf]).tolist()
     for _ in range(k):
-        rest = [node for node in nodes if node not in chosen]
-        chosen.append(max(rest, key=lambda node: reached(pairs, p, [*chosen, node])))
+        others = [node for node in nodes if node not in chosen]
+        chosen.append(max(others, key=lambda node: reached(pairs, p, [*chosen, node])))
     return tuple(chosen)
 
 
 @settings(max_examples=60)
 @given(seeds, st.integers(1, 4))
-def test_greedy_keeps_its_guarantee_and_is_greedy(seed: int, k: int) -> None:
+def test_greedy_matches_plain_greedy_and_its_guarantee(seed: int, k: int) -> None:
     pairs, p = bipartite(seed)
     p[rng(seed + 1).random(len(p)) < 0.15] = -np.inf
     nodes = np.unique(pairs.left[p > -np.inf])
@@ -76,7 +76,7 @@ def test_greedy_keeps_its_guarantee_and_is_greedy(seed: int, k: int) -> None:
 
 
 def test_greedy_where_it_is_not_optimal() -> None:
-    """Node 2 looks best alone and is of no use beside the other two."""
+    """Node 2 looks best by itself but adds nothing to the other two."""
     pairs = Pairs(
         left=np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 2]),
         right=np.array([0, 1, 2, 3, 4, 5, 1, 2, 3, 4]),
@@ -87,17 +87,17 @@ def test_greedy_where_it_is_not_optimal() -> None:
     assert chosen.guarantee.alpha == 0.75
 
 
-def test_greedy_asks_again_after_every_node() -> None:
+def test_greedy_rescores_after_every_node() -> None:
     pairs, p = bipartite(3)
-    asked: list[Ints] = []
+    calls: list[Ints] = []
 
     def rescore(chosen: Ints) -> Floats:
-        asked.append(chosen)
+        calls.append(chosen)
         return p
 
     action, *_ = GreedyCoverage(k=3).select(p, pairs, rng(), rescore)
     assert action == GreedyCoverage(k=3).select(p, pairs, rng()).action
-    assert [len(each) for each in asked] == [
+    assert [len(call) for call in calls] == [
         int(np.isin(pairs.left, action[:count]).sum()) for count in (1, 2)
     ]
 
@@ -111,7 +111,7 @@ def test_greedy_asks_again_after_every_node() -> None:
 
 
 @pytest.mark.parametrize("make", [GreedyCoverage, TIM])
-def test_what_makes_no_sense_is_refused(make: Any) -> None:
+def test_invalid_input_is_rejected(make: Any) -> None:
     pairs, p = bipartite(3)
     with pytest.raises(InputError, match="needs Pairs"):
         make(k=2).select(p, None, rng())
@@ -167,11 +167,11 @@ def test_random_sets_are_those_that_reach_a_random_node() -> None:
     sets = draw_sets(graph, count, rng(1))
     assert (np.diff(sets.of_set) >= 0).all()
     assert len(np.unique(sets.of_set * n + sets.members)) == len(sets.members)
-    found = np.bincount(sets.members, minlength=n) / count
+    shares = np.bincount(sets.members, minlength=n) / count
     for node in range(n):
         expected = spread(CASCADE.left, CASCADE.right, CHANCE, n, [node]) / n
         # Five standard deviations of a binomial share.
-        assert abs(found[node] - expected) <= 5.0 * math.sqrt(
+        assert abs(shares[node] - expected) <= 5.0 * math.sqrt(
             expected * (1.0 - expected) / count
         )
 
@@ -187,17 +187,21 @@ def test_many_batches_are_drawn_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=30)
 @given(seeds, st.integers(1, 3))
 def test_nodes_cover_most_sets(seed: int, k: int) -> None:
-    """Against a greedy choice that counts uncovered sets anew each time."""
+    """Against a greedy choice that recounts uncovered sets each time."""
     graph = Cascade.from_links(CASCADE.left, CASCADE.right, CHANCE, 7)
     sets = draw_sets(graph, 200, rng(seed))
     candidates = 5
     chosen = cover_most(sets, candidates, 7, k)
-    members = [set(sets.members[sets.of_set == each].tolist()) for each in range(200)]
+    members = [
+        set(sets.members[sets.of_set == number].tolist()) for number in range(200)
+    ]
     slow: list[int] = []
     for _ in range(k):
-        left = [each for each in members if not each.intersection(slow)]
+        uncovered = [
+            member_set for member_set in members if not member_set.intersection(slow)
+        ]
         counts = {
-            node: sum(node in each for each in left)
+            node: sum(node in member_set for member_set in uncovered)
             for node in range(candidates)
             if node not in slow
         }
@@ -218,7 +222,7 @@ def covered(pairs: Pairs, p: Floats, chosen: tuple[int, ...]) -> float:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("two_sided", [False, True])
-def test_tim_keeps_its_guarantee_as_often_as_it_says(two_sided: bool) -> None:
+def test_tim_meets_its_guarantee_with_the_stated_probability(two_sided: bool) -> None:
     """Over many seeds, against exact spreads, where many pairs of nodes miss what is promised.
 
     Greedy is not optimal on two sides: node 0 reaches most by itself, 1 and 2 reach most together. The
@@ -236,7 +240,7 @@ def test_tim_keeps_its_guarantee_as_often_as_it_says(two_sided: bool) -> None:
         assert max(values, key=lambda pair: values[pair]) == (1, 2)
         assert 0 in GreedyCoverage(k=2).select(p, pairs, rng()).action
     else:
-        # A chain of nine nodes, and beside it links that hardly ever work.
+        # A chain of nine nodes, and other links that hardly ever work.
         pairs = Pairs(
             left=np.arange(18) + (np.arange(18) > 7),
             right=np.append(np.arange(1, 9), GONE),
@@ -331,9 +335,9 @@ def test_a_dense_cascade_is_drawn_within_memory(
     plain, largest = np.repeat, [0]
 
     def measured(values: Any, repeats: Any) -> Any:
-        found = plain(values, repeats)
-        largest[0] = max(largest[0], len(found))
-        return found
+        expanded = plain(values, repeats)
+        largest[0] = max(largest[0], len(expanded))
+        return expanded
 
     monkeypatch.setattr(cascades.np, "repeat", measured)
     sets = draw_sets(graph, 50, np.random.default_rng(0))
@@ -345,7 +349,7 @@ def test_a_dense_cascade_is_drawn_within_memory(
 def test_sparse_cascades_are_drawn_many_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No link works, so that every set looks at one node's links alone."""
+    """No link works, so that every set examines only one node's links."""
     source, target = np.divmod(np.arange(40**2), 40)
     graph = Cascade.from_links(source, target, np.zeros(1600), 40)
     monkeypatch.setattr(cascades, "_MOST_FRONTIER", 16 * 1600)
@@ -372,12 +376,14 @@ def test_sparse_cascades_are_drawn_many_at_once(
 
 def test_a_graph_of_one_node() -> None:
     loop = Pairs(left=np.array([0]), right=np.array([0]))
-    found = TIM(k=1, two_sided=False).select(np.ones(1), loop, np.random.default_rng(0))
-    assert found.positions.tolist() == [0]
+    selection = TIM(k=1, two_sided=False).select(
+        np.ones(1), loop, np.random.default_rng(0)
+    )
+    assert selection.positions.tolist() == [0]
 
 
 def test_worthless_nodes_are_chosen_once_each() -> None:
-    """Where nothing can be gained, asking again must not give the same node twice."""
+    """Where nothing can be gained, rescoring must not choose the same node twice."""
     pairs = Pairs(left=np.array([0, 1, 2]), right=np.array([0, 1, 2]))
     chosen = GreedyCoverage(k=3).select(
         np.zeros(3), pairs, rng(), lambda _: np.zeros(3)
@@ -399,7 +405,7 @@ def test_new_scores_are_chances_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("links", "given", "alpha", "probability"),
+    ("links", "options", "alpha", "probability"),
     [
         (1, {}, 0.9 - 1.0 / math.e, 0.0),  # 3/n is above 1 for two nodes
         (4, {"epsilon": 0.9}, 0.0, 1.0 - 3.0 / 8.0),  # and 1 − 1/e below ε
@@ -407,11 +413,11 @@ def test_new_scores_are_chances_too() -> None:
     ],
 )
 def test_the_guarantee_by_hand(
-    links: int, given: dict[str, Any], alpha: float, probability: float
+    links: int, options: dict[str, Any], alpha: float, probability: float
 ) -> None:
     pairs = Pairs(left=np.arange(links), right=np.arange(links))
-    found = TIM(k=1, **given).select(np.ones(links), pairs, rng()).guarantee
-    assert found == (pytest.approx(alpha), pytest.approx(probability))
+    guarantee = TIM(k=1, **options).select(np.ones(links), pairs, rng()).guarantee
+    assert guarantee == (pytest.approx(alpha), pytest.approx(probability))
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -442,7 +448,7 @@ def test_the_bound_on_the_optimum_by_hand(
     least = 1.0 if k == 2 else n * (1 - (63 / 64) ** 3) / 2
     finer = 5 * (ell * epsilon**2 / (k + ell)) ** (1 / 3)
     expected.append((2 + finer) * ell * n * math.log(n) / finer**2 / least)
-    assert counts[:-1] == [math.ceil(each) for each in expected]
+    assert counts[:-1] == [math.ceil(size) for size in expected]
 
 
 def test_sets_that_hold_too_many_nodes_are_refused(

@@ -84,10 +84,10 @@ class TestDenseKnapsack(TestKnapsack):
 
 @settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(1, 9), st.booleans())
-def test_knapsacks_keep_their_guarantee(seed: int, n: int, whole: bool) -> None:
+def test_knapsacks_meet_their_guarantee(seed: int, n: int, integral: bool) -> None:
     draw = rng(seed)
     weights = (
-        draw.integers(1, 12, n).astype(float) if whole else draw.uniform(0.1, 9.0, n)
+        draw.integers(1, 12, n).astype(float) if integral else draw.uniform(0.1, 9.0, n)
     )
     worth, budget = draw.normal(0.5, 1.0, n), float(draw.uniform(0.0, 20.0))
     structure = Weights(of_arm=weights, budget=budget)
@@ -101,7 +101,7 @@ def test_knapsacks_keep_their_guarantee(seed: int, n: int, whole: bool) -> None:
         assert weights[chosen].sum() <= budget
         assert float(worth[chosen].sum()) >= guarantee.alpha * best - 1e-12
         assert not (worth[chosen] < 0.0).any()
-        if whole and method == "auto":
+        if integral and method == "auto":
             assert guarantee.alpha == 1.0
 
 
@@ -116,7 +116,7 @@ def test_half_of_the_optimum_is_what_density_may_give() -> None:
 @pytest.mark.parametrize(
     ("weights", "worth", "expected"),
     [
-        # One heavy arm is worth most alone, but ten light ones are worth 20 together.
+        # One heavy arm has the highest worth, but ten light ones are worth 20 together.
         ([10.0] + [1.0] * 10, [3.0] + [2.0] * 10, list(range(1, 11))),
         # The second arm fills the budget to the brim.
         ([5.0, 5.0, 1.0], [5.0, 4.9, 0.5], [0, 1]),
@@ -130,7 +130,9 @@ def test_density_by_hand(
     assert chosen.positions.tolist() == expected
 
 
-def test_a_table_too_large_is_left_to_density(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_knapsack_with_a_large_table_packs_by_density(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Three arms and budgets 0 to 9 are 30 cells."""
     structure, worth = (
         Weights(of_arm=np.array([5.0, 5.0, 4.0]), budget=9.0),
@@ -154,8 +156,8 @@ def test_ties_go_to_the_arm_offered_first() -> None:
     assert chosen.positions.tolist() == [0, 2, 4, 1, 3, 5]
 
 
-def test_a_group_without_room_is_never_asked_for() -> None:
-    """Also where the best arm belongs to it, and desirabilities are asked for anew."""
+def test_full_groups_are_never_chosen() -> None:
+    """Also where the best arm belongs to it, and with rescoring."""
     groups, worth = (
         Groups(of_arm=np.array([0, 1, 1]), limits=np.array([0, 2])),
         np.array([9.0, 1, 2]),
@@ -223,7 +225,7 @@ class TestCallableOracle(OracleContract):
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         ([0, 7], "wrong chose arm 7; on offer are arms 0 to 4"),
         ([0, -1], "wrong chose arm -1"),
@@ -234,11 +236,11 @@ class TestCallableOracle(OracleContract):
         (None, "wrong returned None: nothing is feasible"),
     ],
 )
-def test_a_wrong_answer_names_the_function(answer: Any, told: str) -> None:
+def test_a_wrong_answer_names_the_function(answer: Any, message: str) -> None:
     def wrong(desirability: Floats, structure: object) -> Any:
         return answer
 
-    with pytest.raises((InputError, InfeasibleError), match=told):
+    with pytest.raises((InputError, InfeasibleError), match=message):
         CallableOracle(function=wrong).select(
             np.array([1.0, 1, -np.inf, 1, 1]), None, rng()
         )
@@ -253,39 +255,39 @@ def test_functions_may_need_chance_and_promise_less() -> None:
     oracle = CallableOracle(
         function=one, guarantee=Guarantee(0.5, 0.9), deterministic=False
     )
-    found = {
+    selected = {
         int(oracle.select(np.ones(4), None, rng(seed)).positions[0])
         for seed in range(30)
     }
-    assert found == {0, 1, 2, 3}
+    assert selected == {0, 1, 2, 3}
     assert oracle.select(np.ones(4), None, rng()).guarantee == Guarantee(0.5, 0.9)
-    for wrong, told in (
+    for wrong, message in (
         ({"function": 3}, "function"),
         ({"guarantee": Guarantee(0.0, 1.0)}, "guarantee"),
         ({"guarantee": 0.5}, "such as Guarantee"),
         ({"guarantee": Guarantee("all", 1.0)}, "guarantee"),  # type: ignore[arg-type]
         ({"deterministic": "no"}, "deterministic"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             CallableOracle(**{"function": one, **wrong})
 
 
-def test_a_function_cannot_write_into_what_it_is_given() -> None:
+def test_user_function_receives_read_only_arrays() -> None:
     def careless(desirability: Floats, structure: object) -> Any:
         desirability.flags.writeable = True
         desirability[:] = 0.0
         return [0]
 
-    given = np.array([1.0, -np.inf])
-    CallableOracle(function=careless).select(given, None, rng())
-    assert given.tolist() == [1.0, -np.inf]
+    values = np.array([1.0, -np.inf])
+    CallableOracle(function=careless).select(values, None, rng())
+    assert values.tolist() == [1.0, -np.inf]
     with pytest.raises(ValueError, match="read-only"):
         CallableOracle(function=lambda worth, _: worth.sort()).select(
-            given, None, rng()
+            values, None, rng()
         )
 
 
-def test_what_a_function_raises_names_it() -> None:
+def test_errors_from_a_user_function_name_it() -> None:
     def fails(desirability: Floats, structure: object) -> Any:
         raise LookupError("nothing there")
 
@@ -319,8 +321,8 @@ def test_promises_lie_between_0_and_1(guarantee: tuple[float, float]) -> None:
 @pytest.mark.parametrize("rule", [ExpectedImprovement, ProbabilityOfImprovement])
 def test_oracles_that_add_refuse_rules_that_only_rank(rule: Any) -> None:
     posterior = StreamingGP(Matern(), 0.1)
-    told = f"{rule.__name__} gives numbers that only rank arms, but Matching may add them up: use scale"
-    with pytest.raises(InputError, match=told):
+    message = f"{rule.__name__} gives numbers that only rank arms, but Matching may add them up: use scale"
+    with pytest.raises(InputError, match=message):
         IndexPolicy(posterior=posterior, rule=rule(), oracle=Matching())
     IndexPolicy(posterior=posterior, rule=rule(scale="linear"), oracle=Matching())
     for oracle in (TopK(k=2), GroupTopK(k=2)):
@@ -328,7 +330,7 @@ def test_oracles_that_add_refuse_rules_that_only_rank(rule: Any) -> None:
 
 
 @pytest.mark.parametrize(("of_arm", "limits"), [([0, 1], [1, 1]), ([0, 1, 0], [2, 1])])
-def test_rescored_to_nothing_is_infeasible(
+def test_rescoring_without_feasible_arms_is_infeasible(
     of_arm: list[int], limits: list[int]
 ) -> None:
     groups = Groups(of_arm=np.array(of_arm), limits=np.array(limits))
@@ -344,8 +346,8 @@ def test_rescored_to_nothing_is_infeasible(
 
 def test_a_budget_too_large_for_a_table_is_packed_by_density() -> None:
     heavy = Weights(of_arm=np.array([4e8, 4e8]), budget=5e8)
-    found = Knapsack().select(np.array([1.0, 2.0]), heavy, np.random.default_rng(0))
-    assert (found.positions.tolist(), found.guarantee.alpha) == ([1], 0.5)
+    selection = Knapsack().select(np.array([1.0, 2.0]), heavy, np.random.default_rng(0))
+    assert (selection.positions.tolist(), selection.guarantee.alpha) == ([1], 0.5)
     with pytest.raises(InputError, match=r"a budget of at most 10,000,000"):
         Knapsack(method="exact").select(
             np.array([1.0, 2.0]), heavy, np.random.default_rng(0)

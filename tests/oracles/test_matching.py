@@ -27,13 +27,13 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 def matchings(pairs: Pairs) -> list[tuple[int, ...]]:
     """Every set of arms that names no node twice."""
-    found = []
+    feasible = []
     for size in range(len(pairs) + 1):
         for arms in combinations(range(len(pairs)), size):
             left, right = pairs.left[list(arms)], pairs.right[list(arms)]
             if len(set(left.tolist())) == len(set(right.tolist())) == size:
-                found.append(arms)
-    return found
+                feasible.append(arms)
+    return feasible
 
 
 class Matchings(OracleContract):
@@ -78,7 +78,7 @@ class TestExactlyThreePairs(Matchings):
     st.integers(1, 4),
     st.sampled_from("ame"),
 )
-def test_it_is_the_best_of_all(seed: int, a: int, b: int, k: int, kind: str) -> None:
+def test_matching_is_optimal(seed: int, a: int, b: int, k: int, kind: str) -> None:
     draw = rng(seed)
     cells = draw.permutation(a * b)[: draw.integers(1, a * b + 1)]
     pairs = Pairs(left=cells // b, right=cells % b)
@@ -106,7 +106,7 @@ def test_it_is_the_best_of_all(seed: int, a: int, b: int, k: int, kind: str) -> 
     assert float(worth[chosen].sum()) == pytest.approx(best)
 
 
-def test_it_equals_networkx_on_larger_ones() -> None:
+def test_matching_equals_networkx_on_larger_graphs() -> None:
     networkx = pytest.importorskip("networkx")
     for seed in range(10):
         draw = rng(seed)
@@ -124,7 +124,7 @@ def test_it_equals_networkx_on_larger_ones() -> None:
         assert float(worth[chosen].sum()) == pytest.approx(theirs)
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_input_is_rejected() -> None:
     worth: Floats = np.ones(7)
     with pytest.raises(InputError, match=r"Matching needs Pairs\(left=…, right=…\)"):
         Matching().select(worth, None, rng())
@@ -152,7 +152,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         Pairs(left=np.array([0.5]), right=np.array([1]))
 
 
-def test_where_no_pair_is_worth_it_nothing_is_chosen() -> None:
+def test_no_pair_is_chosen_when_none_is_worthwhile() -> None:
     assert Matching().select(np.full(7, -1.0), SQUARE, rng()).positions.tolist() == []
 
 

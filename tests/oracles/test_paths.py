@@ -85,16 +85,16 @@ def select(
 
 
 @pytest.mark.parametrize("digits", [0, 1, 9])  # many ties, some, none
-def test_an_answer_does_not_depend_on_what_was_asked_before(
+def test_shortest_path_does_not_depend_on_earlier_queries(
     monkeypatch: pytest.MonkeyPatch, digits: int
 ) -> None:
-    """The bounded search gives the routes of the whole one, and where it can it looks at less."""
+    """The bounded search returns the routes of the full one and examines less where it can."""
     monkeypatch.setattr("superarm.oracles.paths._LARGE", 0)
     rng, n = np.random.default_rng(digits), 60
     graph = graph_of(
         {(int(i), int(j)) for i, j in rng.integers(n, size=(240, 2)) if i != j}, n
     )
-    asked = ShortestPath(successors=graph, on_no_path="empty")
+    reused = ShortestPath(successors=graph, on_no_path="empty")
     bounds: list[float] = []
     search = ShortestPath._search
     monkeypatch.setattr(
@@ -113,15 +113,15 @@ def test_an_answer_does_not_depend_on_what_was_asked_before(
         )
         costs = np.where(rng.random(n) < 0.05, np.inf, np.round(rng.random(n), digits))
         costs[: trip.goal + 1] = 0.5
-        fresh = ShortestPath(successors=graph, on_no_path="empty")
+        new = ShortestPath(successors=graph, on_no_path="empty")
         assert (
-            asked.select(-costs, trip, RNG).action
-            == fresh.select(-costs, trip, RNG).action
+            reused.select(-costs, trip, RNG).action
+            == new.select(-costs, trip, RNG).action
         )
     assert sum(bound < np.inf for bound in bounds) > 50
 
 
-def test_of_equal_routes_a_bounded_search_does_not_choose() -> None:
+def test_bounded_search_breaks_no_ties() -> None:
     """Which of them is found may depend on what else was looked at, by the version of scipy."""
     oracle = ShortestPath(
         successors=graph_of([(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)], 5)
@@ -149,29 +149,33 @@ def test_no_route_is_cheaper(n: int, seed: int, density: float) -> None:
     graph = graph_of(turns, n)
     shut = np.flatnonzero(rng.random(graph.nnz) < 0.2)
     rows = np.repeat(np.arange(n), np.diff(graph.indptr))
-    away = {(int(rows[at]), int(graph.indices[at])) for at in shut}
+    away = {
+        (int(rows[turn_index]), int(graph.indices[turn_index])) for turn_index in shut
+    }
     open_turns = [turn for turn in turns if turn not in away]
     open_paths = [
         path for path in simple_paths(open_turns, start, goal) if not closed[path].any()
     ]
     oracle = ShortestPath(successors=graph, on_no_path="empty")
-    found = oracle.select(scores, Trip(start=start, goal=goal, closed_turns=shut), rng)
+    selection = oracle.select(
+        scores, Trip(start=start, goal=goal, closed_turns=shut), rng
+    )
     if not open_paths:
-        assert found.action == ()
-        assert len(found.positions) == 0
+        assert selection.action == ()
+        assert len(selection.positions) == 0
         return
-    assert list(found.action) == found.positions.tolist()
-    assert found.positions.tolist() in open_paths
+    assert list(selection.action) == selection.positions.tolist()
+    assert selection.positions.tolist() in open_paths
     best = min(costs[path].sum() for path in open_paths)
-    assert costs[found.positions].sum() == pytest.approx(best, abs=1e-12)
+    assert costs[selection.positions].sum() == pytest.approx(best, abs=1e-12)
 
 
 @settings(max_examples=80)
 @given(st.integers(2, 7), st.integers(0, 2**32 - 1), st.floats(0.1, 0.7), st.booleans())
 def test_no_route_is_cheaper_where_turns_cost(
-    n: int, seed: int, density: float, again: bool
+    n: int, seed: int, density: float, repeat: bool
 ) -> None:
-    """Also when it is asked again, with other costs: the search then stops at the last route's cost."""
+    """Also for a second query with other costs: the search then stops at the last route's cost."""
     rng = np.random.default_rng(seed)
     turns = [
         (i, j) for i in range(n) for j in range(n) if i != j and rng.random() < density
@@ -182,7 +186,7 @@ def test_no_route_is_cheaper_where_turns_cost(
     oracle = ShortestPath(successors=graph, on_no_path="empty")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("superarm.oracles.paths._LARGE", 0)
-        for _ in range(1 + again):
+        for _ in range(1 + repeat):
             costs, of_turns = (
                 np.round(rng.random(n), 1),
                 np.round(2.0 * rng.random(graph.nnz), 1),
@@ -195,21 +199,21 @@ def test_no_route_is_cheaper_where_turns_cost(
                 )
             )
             trip = Trip(start=start, goal=goal, turn_costs=of_turns)
-            found = oracle.select(-costs, trip, rng).positions.tolist()
+            route = oracle.select(-costs, trip, rng).positions.tolist()
             totals = {
                 tuple(path): costs[path].sum()
                 + sum(cost[turn] for turn in pairwise(path))
                 for path in simple_paths(turns, start, goal)
             }
             if not totals:
-                assert found == []
+                assert route == []
                 continue
-            assert totals[tuple(found)] == pytest.approx(
+            assert totals[tuple(route)] == pytest.approx(
                 min(totals.values()), abs=1e-12
             )
 
 
-def test_a_turn_that_costs_much_is_gone_around() -> None:
+def test_expensive_turns_are_avoided() -> None:
     """From 0 to 3 by 1 or by 2; costs of turns follow the rows of the graph, not the order given."""
     turns = [(2, 3), (0, 2), (1, 3), (0, 1)]
     graph = graph_of(turns, 4)
@@ -217,21 +221,21 @@ def test_a_turn_that_costs_much_is_gone_around() -> None:
     number = {(0, 1): 0, (0, 2): 1, (1, 3): 2, (2, 3): 3}
     arms = -np.array([0.0, 1.0, 2.0, 0.0])
 
-    def found(**costs: float) -> list[int]:
+    def route(**costs: float) -> list[int]:
         of_turns = np.zeros(4)
         for name, cost in costs.items():
             of_turns[number[int(name[1]), int(name[2])]] = cost
         trip = Trip(start=0, goal=3, turn_costs=of_turns)
         return oracle.select(arms, trip, np.random.default_rng(0)).positions.tolist()
 
-    assert found() == found(t01=0.9) == found(t13=0.9) == found(t23=5.0) == [0, 1, 3]
-    assert found(t01=1.1) == found(t13=1.1) == found(t01=0.6, t13=0.6) == [0, 2, 3]
-    assert found(t01=2.0, t02=3.0) == [0, 1, 3]
+    assert route() == route(t01=0.9) == route(t13=0.9) == route(t23=5.0) == [0, 1, 3]
+    assert route(t01=1.1) == route(t13=1.1) == route(t01=0.6, t13=0.6) == [0, 2, 3]
+    assert route(t01=2.0, t02=3.0) == [0, 1, 3]
     for turn, place in number.items():
         assert oracle.turns_along(np.array(turn)).tolist() == [place]
 
 
-def test_turns_without_costs_change_nothing() -> None:
+def test_turns_without_costs_do_not_change_routes() -> None:
     rng = np.random.default_rng(3)
     costs = rng.random(7)
     for goal in range(1, 7):
@@ -267,7 +271,7 @@ def test_no_path_is_an_error_or_an_empty_decision() -> None:
         select(closed, [(2, 0)], trip)
 
 
-def test_what_can_not_be_routed_is_refused() -> None:
+def test_impossible_routes_are_rejected() -> None:
     turns = [(0, 1), (1, 2)]
     with pytest.raises(InputError, match="wrap the rule in Rectified"):
         select(np.array([-1.0, 0.5, -1.0]), turns, Trip(start=0, goal=2))

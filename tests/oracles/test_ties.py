@@ -18,16 +18,18 @@ RNG = np.random.default_rng(0)
 
 
 def slowly(desirability: Floats, k: int) -> list[int]:
-    """One after the other: the first arm that ties with the best one left."""
-    left = dict(enumerate(desirability.tolist()))
+    """One after the other: the first arm that ties with the best remaining one."""
+    remaining = dict(enumerate(desirability.tolist()))
     chosen = []
     for _ in range(k):
-        highest = max(left.values())
+        highest = max(remaining.values())
         arm = next(
-            arm for arm, value in left.items() if value >= highest - TIE * abs(highest)
+            arm
+            for arm, value in remaining.items()
+            if value >= highest - TIE * abs(highest)
         )
         chosen.append(arm)
-        del left[arm]
+        del remaining[arm]
     return chosen
 
 
@@ -51,7 +53,7 @@ def test_arms_further_apart_do_not_tie() -> None:
     assert chosen_by(TopK(k=2), values) == [1, 0]
 
 
-def test_zero_ties_with_zero_alone() -> None:
+def test_zero_ties_only_with_zero() -> None:
     assert first_best(np.array([-1e-300, 0.0, 0.0])) == 1
 
 

@@ -1,4 +1,4 @@
-"""TopK beyond its contract: ties, rescoring and what is refused."""
+"""TopK beyond its contract: ties, rescoring and rejected input."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def test_top_k_equals_brute_force_and_ties_go_to_the_first(
         return
     chosen = TopK(k=k).select(desirability, None, RNG).positions
     best = max(
-        float(desirability[list(each)].sum())
-        for each in combinations(range(len(values)), k)
+        float(desirability[list(arms)].sum())
+        for arms in combinations(range(len(values)), k)
     )
     assert desirability[chosen].sum() == pytest.approx(best, rel=1e-12)
     assert (
@@ -72,10 +72,10 @@ def test_the_bad_entry_is_named(k: int, bad: float, rescore: Any) -> None:
 
 def test_rescoring_builds_the_set_arm_by_arm() -> None:
     first = np.array([5.0, 4.9, 1.0, -np.inf])
-    asked: list[list[int]] = []
+    calls: list[list[int]] = []
 
     def rescore(chosen: Ints) -> Floats:
-        asked.append(chosen.tolist())
+        calls.append(chosen.tolist())
         # Once arm 0 is in, its twin, arm 1, has nothing to add; arm 3 must stay away all the same.
         scores = np.array([9.0, 0.0, 1.0, 9.0])
         scores.flags.writeable = False
@@ -83,12 +83,12 @@ def test_rescoring_builds_the_set_arm_by_arm() -> None:
 
     chosen = TopK(k=2).select(first, None, RNG, rescore).positions
     assert chosen.tolist() == [0, 2]
-    assert asked[0] == [0]
+    assert calls[0] == [0]
     assert first.tolist() == [5.0, 4.9, 1.0, -np.inf]
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, "2", True, None])
-def test_k_is_a_whole_number(k: Any) -> None:
+def test_k_must_be_an_integer(k: Any) -> None:
     with pytest.raises(InputError, match="k is"):
         TopK(k=k)
     assert TopK(k=np.int64(2)).k == 2  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What was once taken silently, or crashed without advice: refused, and nothing changes."""
+"""Input that was once accepted silently or crashed is rejected without side effects."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RNG = np.random.default_rng(0)
     ],
     ids=["masked", "complex", "text", "dates", "too large for a float"],
 )
-def test_what_is_not_plain_numbers_is_refused(rewards: Any) -> None:
+def test_non_numeric_input_is_rejected(rewards: Any) -> None:
     gp = StreamingGP(SMOOTH, 0.1)
     with pytest.raises(InputError, match="rewards"):
         gp.observe([[0.0], [1.0]], rewards)
@@ -85,19 +85,19 @@ def test_masks_are_not_dropped() -> None:
 @pytest.mark.parametrize(
     "number", ["1.5", b"1.5", np.bytes_(b"1.5"), None, True, [1.5]]
 )
-def test_text_is_no_number(number: Any) -> None:
+def test_text_is_not_a_number(number: Any) -> None:
     with pytest.raises(InputError, match="it must be a number"):
         as_number(number, "it")
 
 
 @pytest.mark.parametrize("size", [None, 1.5, True, 0, "2"])
-def test_draws_say_how_many_they_may_be(size: Any) -> None:
+def test_draws_reject_invalid_sizes(size: Any) -> None:
     with pytest.raises(InputError, match=r"size is .* whole number of at least 1"):
         StreamingGP(SMOOTH, 0.1).sample([[0.0]], RNG, size)
 
 
 @pytest.mark.parametrize("rng", [None, 42, np.random.RandomState(0)], ids=str)
-def test_draws_say_what_generator_they_need(rng: Any) -> None:
+def test_draws_reject_invalid_generators(rng: Any) -> None:
     gp = FiniteGP(SMOOTH, [[0.0], [1.0]], 0.1)
     belief = gp.belief(Offer(step=1, arms=Arms.numbered([[0.0], [1.0]])))
     for draw in (
@@ -110,7 +110,7 @@ def test_draws_say_what_generator_they_need(rng: Any) -> None:
 
 
 class Remembering:
-    """A kernel of someone else's that hands out the same array again."""
+    """A foreign kernel that returns the same array every time."""
 
     def __init__(self) -> None:
         self.kept: dict[bytes, Any] = {}
@@ -221,9 +221,9 @@ def test_states_are_files_without_pickles(tmp_path: Any) -> None:
     gp = StreamingGP(SMOOTH, 0.1)
     gp.observe([[0.0], [1.0]], [1.0, 2.0])
     save_state(gp.state(), tmp_path / "gp.state")
-    again = StreamingGP.from_state(load_state(tmp_path / "gp.state"))
+    restored = StreamingGP.from_state(load_state(tmp_path / "gp.state"))
     np.testing.assert_allclose(
-        again.predict([[0.4]]).mean, gp.predict([[0.4]]).mean, atol=1e-12
+        restored.predict([[0.4]]).mean, gp.predict([[0.4]]).mean, atol=1e-12
     )
     for rubbish in (
         b"",
@@ -243,11 +243,11 @@ def test_rescored_desirabilities_are_checked() -> None:
         TopK(k=3).select(values, None, RNG, lambda chosen: np.full(3, -np.inf))
     with pytest.raises(NotFiniteError):
         TopK(k=2).select(values, None, RNG, lambda chosen: np.full(3, np.nan))
-    asked: list[int] = []
+    sizes: list[int] = []
     TopK(k=2).select(
-        values, None, RNG, lambda chosen: asked.append(len(chosen)) or values
+        values, None, RNG, lambda chosen: sizes.append(len(chosen)) or values
     )
-    assert asked == [1]  # no question after the last choice
+    assert sizes == [1]  # no question after the last choice
 
 
 def test_parts_are_checked_when_a_policy_is_made() -> None:
@@ -270,7 +270,7 @@ def test_a_rule_must_score_every_arm() -> None:
         policy.decide(Offer(step=1, arms=Arms.numbered([[0.0], [1.0]])), RNG)
 
 
-def test_records_say_what_they_take() -> None:
+def test_records_reject_invalid_values() -> None:
     arms = Arms.numbered([[0.0]])
     for step in (0, 1.5, "1", None):
         with pytest.raises(InputError, match=r"step is .* a whole number from 1"):
@@ -311,7 +311,7 @@ def test_lengthscales_whose_squares_fit_no_float_are_refused(
 
 @pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, 3.1])
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_arms_beyond_all_measure_are_simply_far(nu: float) -> None:
+def test_extremely_distant_arms_are_uncorrelated(nu: float) -> None:
     K = Matern(nu=nu)(np.array([[0.0], [1e200]]))
     np.testing.assert_array_equal(K, np.eye(2))
 

@@ -186,7 +186,7 @@ POSTERIORS: dict[str, Callable[[], Any]] = {
     "streaming forgetting": lambda: StreamingGP(FADING, 0.05, timed=True, forget=1e-9),
     "resetting": lambda: Resetting(FiniteGP(SMOOTH, FEATURES, 0.05, MEANS), block=7),
     "resetting drifting": lambda: Resetting(DriftingGP(ROUGH, FEATURES, 0.05), block=7),
-    # What the contract shows is not what the prior foresees: the test must be told to expect it.
+    # The contract's data are unlikely under the prior: the test must expect it.
     "change-detecting": lambda: ChangeDetecting(
         FiniteGP(SMOOTH, FEATURES, 0.05, MEANS), run_length=1e99
     ),
@@ -223,7 +223,7 @@ def road_gp() -> RoadGP:
 
 
 def arms_of(name: str) -> Floats:
-    """Arms that the posterior of this name knows."""
+    """Arms of the posterior with this name."""
     if "roads" in name:
         terms = np.random.default_rng(1).uniform(0.1, 1.0, (N, 4))
         return np.column_stack(
@@ -251,8 +251,8 @@ class TestPosteriors(PosteriorContract):
             self.draws = 500  # of 4 ms each; what is allowed grows as fewer are drawn
 
     def make_posterior(self) -> Posterior:
-        made: Posterior = POSTERIORS[self.name]()
-        return made
+        posterior: Posterior = POSTERIORS[self.name]()
+        return posterior
 
     def make_arms(self) -> Arms:
         return Arms.numbered(arms_of(self.name))
@@ -263,8 +263,8 @@ class TestPosteriors(PosteriorContract):
             options["kernel"] = foreign_kernel()
         if "numba" in self.name or "numpy" in self.name:
             options["backend"] = self.name.split()[-1]
-        again: Posterior = type(POSTERIORS[self.name]()).from_state(state, **options)
-        return again
+        restored: Posterior = type(POSTERIORS[self.name]()).from_state(state, **options)
+        return restored
 
 
 class TestBeliefs(BeliefContract):

@@ -58,17 +58,8 @@ APART = {"sumo-navigation", "fleet"}
 """Tried by themselves: chance is in their drives, not in the noise of arms."""
 
 
-def test_every_registered_problem_and_oracle_is_here() -> None:
+def test_every_registered_problem_is_here() -> None:
     assert {spec["name"] for spec in PROBLEMS} == set(registry.names("problem")) - APART
-    assert registry.names("oracle") == [
-        "coverage",
-        "group-top-k",
-        "knapsack",
-        "matching",
-        "shortest-path",
-        "tim",
-        "top-k",
-    ]
 
 
 class TestProblems(ProblemContract):
@@ -80,8 +71,10 @@ class TestProblems(ProblemContract):
     def make_problem(self, seed: int) -> Problem:
         real = self.spec["name"] == "wind" or self.spec["name"].endswith("-series")
         horizon = 50 if real else HORIZON  # they have so many rows
-        made: Problem = registry.build("problem", self.spec, seed=seed, horizon=horizon)
-        return made
+        problem: Problem = registry.build(
+            "problem", self.spec, seed=seed, horizon=horizon
+        )
+        return problem
 
 
 # --- policies ------------------------------------------------------------------------------
@@ -92,14 +85,14 @@ ROADS = {"name": "navigation", "edges": 300}
 FLEET = {"name": "fleet", "edges": 200, "least_metres": 300.0, "vehicles": 3}
 DRIFTING = {"name": "drifting-function", "side": 5, "epsilon": 0.1, "k": 2}
 MOVING = {"name": "movement-field", "side": 4, "contexts": 3, "episode": 4}
-KNOWING = {"benchmark", "genie", "minc-known", "md-known", "offline"}
+NEED_TRUTH = {"benchmark", "genie", "minc-known", "md-known", "offline"}
 NOT_LEARNING = {
     "random",
     "prior",
     "known-cost",
     "informed",
     "stationary",
-    *KNOWING - {"md-known"},
+    *NEED_TRUTH - {"md-known"},
 }
 FLEETS = {"route-cautious", "informed"}
 ROUTES = {"route-ucb", "route-bucb", "route-ts", "route-greedy", "prior"}
@@ -109,9 +102,9 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"name": name}, FIXED_ARMS)
         for name in sorted(
             {
-                each
-                for each in registry.names("policy")
-                if "model" in registry.parameters_of("policy", each)
+                policy_name
+                for policy_name in registry.names("policy")
+                if "model" in registry.parameters_of("policy", policy_name)
             }
             - {
                 "composed",
@@ -123,7 +116,7 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
                 "gp-md",
             }
             - FLEETS
-            - KNOWING
+            - NEED_TRUTH
             - ROUTES
         )
     ),
@@ -212,11 +205,11 @@ class TestPolicies(PolicyContract):
         self.learns = self.spec["name"] not in NOT_LEARNING
 
     def make_policy(self) -> Policy:
-        given = {"problem": self.problem} if self.spec["name"] in KNOWING else {}
-        made: Policy = registry.build(
-            "policy", self.spec, model=self.problem.model, **given
+        extra = {"problem": self.problem} if self.spec["name"] in NEED_TRUTH else {}
+        policy: Policy = registry.build(
+            "policy", self.spec, model=self.problem.model, **extra
         )
-        return made
+        return policy
 
     def make_offer(self, step: int) -> Offer:
         offer: Offer = self.problem.offer(step)

@@ -1,4 +1,4 @@
-"""Parts can be pickled and copied by whoever uses them; the copies do the same."""
+"""Parts can be pickled and copied; copies behave like the original."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ WAYS = {
     "pickle": lambda part: pickle.loads(pickle.dumps(part)),
     "deepcopy": copy.deepcopy,
 }
-ways = pytest.mark.parametrize("again", WAYS.values(), ids=WAYS)
-Again = Callable[[Any], Any]
-FLEETS = ["route-cautious", "informed"]  # which are for fleets alone
+ways = pytest.mark.parametrize("duplicate", WAYS.values(), ids=WAYS)
+Duplicate = Callable[[Any], Any]
+FLEETS = ["route-cautious", "informed"]  # which are only for fleets
 ROADS = [
     name for name in names("policy") if name.startswith("route-") and name not in FLEETS
 ]
@@ -44,8 +44,8 @@ def city() -> RoadNetwork:
 
 
 @ways
-def test_networks_and_line_graphs(city: RoadNetwork, again: Again) -> None:
-    other = again(city)
+def test_networks_and_line_graphs(city: RoadNetwork, duplicate: Duplicate) -> None:
+    other = duplicate(city)
     assert (other.name, other.edge_ids) == (city.name, city.edge_ids)
     for name in ARRAYS:
         np.testing.assert_array_equal(getattr(other, name), getattr(city, name))
@@ -54,41 +54,39 @@ def test_networks_and_line_graphs(city: RoadNetwork, again: Again) -> None:
     with pytest.raises(TypeError, match="does not support item assignment"):
         other.permits["bus"] = np.ones(1)
     graph = city.line_graph(uturns=False)
-    graph.number(graph.ids[3])  # what it remembers is no part of it
-    same: LineGraph = again(graph)
+    graph.number(graph.ids[3])  # its cache is not part of its value
+    same: LineGraph = duplicate(graph)
     assert same.ids == graph.ids
     assert same.number(graph.ids[3]) == 3
     np.testing.assert_array_equal(same.turns, graph.turns)
     assert not same.turns.flags.writeable
-    both = again((graph, city.line_graph(), graph.network))
+    both = duplicate((graph, city.line_graph(), graph.network))
     assert both[0].network is both[1].network is both[2]
 
 
 @ways
-def test_vehicles_oracles_and_kernels(city: RoadNetwork, again: Again) -> None:
-    assert again(Vehicle(mass=2000.0)) == Vehicle(mass=2000.0)
+def test_vehicles_oracles_and_kernels(city: RoadNetwork, duplicate: Duplicate) -> None:
+    assert duplicate(Vehicle(mass=2000.0)) == Vehicle(mass=2000.0)
     nodes = np.arange(12.0)[:, None]
     for kernel in (
         GraphMatern(city.line_graph()),
         GraphMatern(city.line_graph(), nu=1.5),
     ):
-        expected = kernel(
-            nodes
-        )  # and what it has computed so far goes with it, or is made anew
-        np.testing.assert_allclose(again(kernel)(nodes), expected, rtol=1e-12)
+        expected = kernel(nodes)  # and its cached results are copied or recomputed
+        np.testing.assert_allclose(duplicate(kernel)(nodes), expected, rtol=1e-12)
     top = TopK(k=2)
     values = np.array([1.0, 3.0, 2.0])
     rng = np.random.default_rng(0)
-    assert again(top).select(values, None, rng).positions.tolist() == [1, 2]
+    assert duplicate(top).select(values, None, rng).positions.tolist() == [1, 2]
     world = road_world()
     model, trip = world.model, world.offer(1).structure
     weights = -np.abs(model.energies)
     np.testing.assert_array_equal(
-        again(model.oracle).select(weights, trip, rng).positions,
+        duplicate(model.oracle).select(weights, trip, rng).positions,
         model.oracle.select(weights, trip, rng).positions,
     )
     np.testing.assert_array_equal(
-        again(model.kernel)(model.arms), model.kernel(model.arms)
+        duplicate(model.kernel)(model.arms), model.kernel(model.arms)
     )
 
 
@@ -96,7 +94,7 @@ def test_vehicles_oracles_and_kernels(city: RoadNetwork, again: Again) -> None:
 @pytest.mark.parametrize(
     "name", ["navigation", "landscape", "gp-function", "crowdsourcing"]
 )
-def test_problems(name: str, again: Again) -> None:
+def test_problems(name: str, duplicate: Duplicate) -> None:
     options: dict[str, Any] = {
         "crowdsourcing": {"source": "synthetic"},
         "gp-function": {"arms": 20},
@@ -108,7 +106,7 @@ def test_problems(name: str, again: Again) -> None:
             "problem", {"name": name, **options.get(name, {})}, seed=1, horizon=10
         )
     )
-    other = again(world)
+    other = duplicate(world)
     for step in (1, 2, 7):
         offer, same = world.offer(step), other.offer(step)
         assert same.arms.ids == offer.arms.ids
@@ -118,24 +116,26 @@ def test_problems(name: str, again: Again) -> None:
 
 @ways
 @pytest.mark.parametrize("name", [*ROADS, "random", "benchmark"])
-def test_road_policies_go_on_as_they_were(name: str, again: Again) -> None:
+def test_copied_road_policies_decide_alike(name: str, duplicate: Duplicate) -> None:
     world = road_world()
-    given = {"model": world.model} | ({"problem": world} if name == "benchmark" else {})
-    policy = build("policy", {"name": name, **OPTIONS.get(name, {})}, **given)
+    arguments = {"model": world.model} | (
+        {"problem": world} if name == "benchmark" else {}
+    )
+    policy = build("policy", {"name": name, **OPTIONS.get(name, {})}, **arguments)
     policies = [policy]
     for step in range(1, 7):
         if step == 4:
-            policies.append(again(policy))
+            policies.append(duplicate(policy))
         offer = world.offer(step)
         decisions = [
-            each.decide(offer, np.random.default_rng(step)) for each in policies
+            twin.decide(offer, np.random.default_rng(step)) for twin in policies
         ]
-        for each, decision in zip(policies, decisions, strict=True):
+        for twin, decision in zip(policies, decisions, strict=True):
             np.testing.assert_array_equal(decision.positions, decisions[0].positions)
-            each.commit(decision)
+            twin.commit(decision)
             rewards = world.means(offer)[decision.positions]
             seen = Feedback(positions=decision.positions, rewards=rewards)
-            each.learn(offer, decision, seen, np.random.default_rng(step))
+            twin.learn(offer, decision, seen, np.random.default_rng(step))
     assert len(policies) == 2
 
 
@@ -145,9 +145,9 @@ def fleet_world() -> Any:
 
 
 @ways
-def test_fleets(again: Again) -> None:
+def test_fleets(duplicate: Duplicate) -> None:
     world = fleet_world()
-    other = again(world)
+    other = duplicate(world)
     for step in (1, 2, 7):
         offer, same = world.offer(step), other.offer(step)
         assert (same.time, same.arms.ids) == (offer.time, offer.arms.ids)
@@ -162,24 +162,24 @@ def test_fleets(again: Again) -> None:
 @pytest.mark.thorough
 @ways
 @pytest.mark.parametrize("name", [*ROADS, *FLEETS])
-def test_policies_of_fleets_go_on_as_they_were(name: str, again: Again) -> None:
+def test_copied_fleet_policies_decide_alike(name: str, duplicate: Duplicate) -> None:
     world = fleet_world()
     policy = build("policy", {"name": name, **OPTIONS.get(name, {})}, model=world.model)
     policies = [policy]
     for step in range(1, 7):
         if step == 4:
-            policies.append(again(policy))
+            policies.append(duplicate(policy))
         offer = world.offer(step)
         decisions = [
-            each.decide(offer, np.random.default_rng(step)) for each in policies
+            twin.decide(offer, np.random.default_rng(step)) for twin in policies
         ]
-        for each, decision in zip(policies, decisions, strict=True):
+        for twin, decision in zip(policies, decisions, strict=True):
             np.testing.assert_array_equal(decision.positions, decisions[0].positions)
-            each.commit(decision)
+            twin.commit(decision)
             seen = world.feedback(
                 offer, decision, world.noise(offer, np.random.default_rng(0))
             )
-            each.learn(
+            twin.learn(
                 offer, decision, replace(seen, delays=None), np.random.default_rng(step)
             )
     assert len(policies) == 2

@@ -1,4 +1,4 @@
-"""The documentation cannot drift: what it prints runs, what it names exists, what exists is named."""
+"""The documentation matches the code: examples run, and names agree in both directions."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Block:
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     return [
-        Block(page, found[1], found[2], text[: found.start()].count("\n") + 1)
-        for found in re.finditer(
+        Block(page, match[1], match[2], text[: match.start()].count("\n") + 1)
+        for match in re.finditer(
             r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
         )
     ]
@@ -58,7 +58,7 @@ def blocks(page: Path) -> list[Block]:
 
 @contextlib.contextmanager
 def own_registry() -> Iterator[None]:
-    """What is registered inside is forgotten afterwards: other tests count the parts."""
+    """Parts registered inside are removed afterwards: other tests count the parts."""
     for family in (
         "kernel",
         "gain",
@@ -86,7 +86,7 @@ def own_registry() -> Iterator[None]:
 
 
 def run_python(page: Path) -> tuple[dict[str, Any], str]:
-    """All Python of a page, in order, in one namespace; and what it printed."""
+    """Run all Python of a page, in order, in one namespace; return its output."""
     namespace: dict[str, Any] = {"__name__": f"docs_{page.stem}"}
     printed = io.StringIO()
     with own_registry(), contextlib.redirect_stdout(printed):
@@ -114,9 +114,9 @@ def load_example(path: Path) -> ModuleType:
 
 def test_the_readmes_python_runs_and_finds_the_best_arms() -> None:
     _, printed = run_python(ROOT / "README.md")
-    found = re.fullmatch(r"chosen (\[.*\]) best (\[.*\])\n", printed)
-    assert found is not None, printed
-    chosen, best = map(ast.literal_eval, found.groups())
+    match = re.fullmatch(r"chosen (\[.*\]) best (\[.*\])\n", printed)
+    assert match is not None, printed
+    chosen, best = map(ast.literal_eval, match.groups())
     assert len(set(chosen) & set(best)) >= 2, (
         "after 100 rounds it should know the best arms"
     )
@@ -142,7 +142,7 @@ def test_the_guides_python_and_its_commands_run(
     assert alarms == "()"  # none yet
     stays = sum(abs(60.0 * np.sin(hour * np.pi / 12.0)) / 100.0 for hour in range(240))
     assert 0.0 < float(paid) < stays
-    assert round(stays) == 91  # as the text says
+    assert round(stays) == 91  # as stated in the text
     assert re.fullmatch(r"\d+ edges, \d+ of them whole, in \d+ sections", traced)
     assert re.fullmatch(r"120 trips; \d+ ± \d+ Wh", fleet)
 
@@ -158,7 +158,7 @@ CONTRACTS = [
 
 
 @pytest.mark.parametrize(("name", "test"), CONTRACTS)
-def test_the_skeletons_keep_their_contracts(name: str, test: str) -> None:
+def test_skeletons_satisfy_their_contracts(name: str, test: str) -> None:
     getattr(EXTENDING[name](), test)()
 
 
@@ -244,11 +244,11 @@ COMMANDS = dict(walk(superarm, "superarm"))
 def section(name: str) -> str:
     """The part of docs/cli.md under a command's own heading."""
     text = (DOCS / "cli.md").read_text(encoding="utf-8")
-    found = re.search(
+    match = re.search(
         rf"^#+ {re.escape(name)}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL
     )
-    assert found is not None, f"docs/cli.md has no section '{name}'"
-    return found[1]
+    assert match is not None, f"docs/cli.md has no section '{name}'"
+    return match[1]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -343,7 +343,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_json_shown_is_what_the_commands_print(
+def test_documented_json_matches_the_commands(
     workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(workplace)
@@ -414,7 +414,7 @@ def package_folders() -> set[str]:
     }
 
 
-def test_the_architecture_names_every_folder_and_no_other() -> None:
+def test_architecture_names_every_folder() -> None:
     text = (DOCS / "architecture.md").read_text(encoding="utf-8")
     house = text[text.index("## The house") : text.index("### Who may import whom")]
     table = [line for line in house.splitlines() if line.startswith("|")]
@@ -424,10 +424,12 @@ def test_the_architecture_names_every_folder_and_no_other() -> None:
     assert files == {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py"}
 
 
-def test_the_architecture_shows_the_import_contracts_as_they_are() -> None:
+def test_architecture_matches_the_import_contracts() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
-    layers = next(each["layers"] for each in contracts if each["type"] == "layers")
+    layers = next(
+        contract["layers"] for contract in contracts if contract["type"] == "layers"
+    )
     floors = "\n".join(layers).replace("superarm.", "")
     shown = [block.text.strip() for block in blocks(DOCS / "architecture.md")]
     assert floors in shown
@@ -446,8 +448,8 @@ def test_names_of_code_exist(page: Path) -> None:
         places = [
             f"superarm.{room}" for room in rooms if room.rpartition(".")[2] == package
         ]
-        found = any(hasattr(importlib.import_module(place), name) for place in places)
-        assert found, f"{page.name}: {package}.{name} does not exist"
+        exists = any(hasattr(importlib.import_module(place), name) for place in places)
+        assert exists, f"{page.name}: {package}.{name} does not exist"
 
 
 def test_the_papers_page_names_every_experiment() -> None:

@@ -1,4 +1,4 @@
-"""Details of rewards that drift, room by room: what a slip of one sign or number would change."""
+"""Details of drifting rewards: results that a wrong sign or number would change."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ LINE = np.linspace(0.0, 1.0, 700)[:, None]
 # --- posteriors -----------------------------------------------------------------------
 
 
-def test_the_prior_mean_is_part_of_what_is_learned() -> None:
+def test_prior_mean_is_part_of_the_posterior() -> None:
     level = np.linspace(-3.0, 5.0, 25)
     keys, rewards = np.array([[3, 1.0], [7, 2.0], [3, 4.0]]), np.array([1.0, 2.0, 3.0])
     gp, plain = (DriftingGP(ROUGH, ARMS, NOISE, mean) for mean in (level, 0.0))
     gp.observe(keys, rewards)
     plain.observe(keys, rewards - level[keys[:, 0].astype(int)])
     for time in (0.5, 3.0, 9.0):
-        asked = np.column_stack([np.arange(25), np.full(25, time)])
+        queries = np.column_stack([np.arange(25), np.full(25, time)])
         np.testing.assert_allclose(
-            gp.predict(asked).mean, level + plain.predict(asked).mean
+            gp.predict(queries).mean, level + plain.predict(queries).mean
         )
     now = gp.predict([[3, 4.0], [7, 4.0]]).mean
     assert gp.incumbent == pytest.approx(now.max())
@@ -51,30 +51,30 @@ def test_the_past_while_the_form_changes() -> None:
     )
     rows = np.random.default_rng(0).permutation(700)[:220]
     for step, row in enumerate(rows):
-        for each in (gp, same):
-            each.observe([[row, step]], [np.sin(step)])
+        for posterior in (gp, same):
+            posterior.observe([[row, step]], [np.sin(step)])
     assert gp.form == "folded"
-    asked = [[5, -1.0], [600, 50.0]]  # the first of them before all that was seen
+    queries = [[5, -1.0], [600, 50.0]]  # the first of them before all that was seen
     np.testing.assert_allclose(
-        gp.predict(asked).mean, same.predict(asked).mean, atol=1e-9
+        gp.predict(queries).mean, same.predict(queries).mean, atol=1e-9
     )
     assert gp.state().scalar("steps") == 220
 
 
-def test_what_is_left_out_is_relative_to_all_of_the_variance() -> None:
+def test_truncation_is_relative_to_the_total_variance() -> None:
     """The same process, its variance in the kernel or in the drift."""
-    kernel, found = SquaredExponential(lengthscale=0.3), []
+    kernel, sizes = SquaredExponential(lengthscale=0.3), []
     for own, over_time in ((1e4, 1.0), (1.0, 1e4)):
         drift = Matern(nu=0.5, lengthscale=20.0, variance=over_time)
         gp = DriftingGP(own * kernel, LINE, 1e4 * NOISE, drift=drift, form="folded")
         for step in range(200):
             gp.observe([[37 * step % 700, step]], [1.0])
-        found.append((gp.rank, gp.tolerance))
-    assert found[0][0] == found[1][0]
-    assert found[0][1] == pytest.approx(found[1][1], rel=0.5, abs=0.0)
+        sizes.append((gp.rank, gp.tolerance))
+    assert sizes[0][0] == sizes[1][0]
+    assert sizes[0][1] == pytest.approx(sizes[1][1], rel=0.5, abs=0.0)
 
 
-def test_what_was_left_out_fades_and_adds_up() -> None:
+def test_truncation_errors_decay_and_accumulate() -> None:
     gp = DriftingGP(
         SquaredExponential(), LINE, NOISE, drift=Temporal(epsilon=0.05), form="folded"
     )
@@ -82,12 +82,12 @@ def test_what_was_left_out_fades_and_adds_up() -> None:
         gp.observe([[37 * step % 700, step]], [1.0])
     left_out = gp.tolerance
     assert 0.0 < left_out <= 1e-12
-    gp.observe([[0, 499.0]], [1.0])  # 100 later: 0.95^100 of it is left
+    gp.observe([[0, 499.0]], [1.0])  # 100 later: 0.95^100 of it remains
     assert gp.tolerance == pytest.approx(left_out * 0.95**100, rel=1e-9, abs=0.0)
 
 
 @pytest.mark.parametrize("nu", [0.5, 1.5])
-def test_what_was_left_out_fades_in_a_state_of_any_size(nu: Any) -> None:
+def test_truncation_errors_decay_in_states_of_any_size(nu: Any) -> None:
     """After twenty lengthscales; what is known then has faded by far more than 1e-6 itself."""
     gp = DriftingGP(
         ROUGH, ARMS, NOISE, drift=Matern(nu=nu, lengthscale=5.0), form="folded"
@@ -98,7 +98,7 @@ def test_what_was_left_out_fades_in_a_state_of_any_size(nu: Any) -> None:
     assert 0.0 < gp._form.error < 1e-6 * 1e-13
 
 
-def test_what_is_left_out_never_adds_up_to_more_than_is_stated() -> None:
+def test_accumulated_truncation_is_within_the_stated_bound() -> None:
     gp = DriftingGP(
         SquaredExponential(lengthscale=0.1),
         LINE,
@@ -112,8 +112,8 @@ def test_what_is_left_out_never_adds_up_to_more_than_is_stated() -> None:
     assert DriftingGP.from_state(gp.state()).tolerance == gp.tolerance > 0.0
 
 
-def test_nothing_is_forgotten_that_is_not_negligible() -> None:
-    """Times half as far apart: checkpoints are 16 apart, and 1e-13 is left after 19.98."""
+def test_only_negligible_observations_are_forgotten() -> None:
+    """Times half as far apart: checkpoints are 16 apart, and 1e-13 remains after 19.98."""
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.95))
     for step in range(300):
         gp.observe([[step % 25, 0.5 * step]], [1.0])
@@ -141,7 +141,7 @@ def test_late_feedback_after_little_noise_keeps_the_form(restart: bool) -> None:
     assert gp.form == "folded"
 
 
-def test_a_large_state_of_time_leaves_room_for_fewer_features() -> None:
+def test_large_temporal_state_allows_fewer_features() -> None:
     arms = np.random.default_rng(0).random((300, 2))
     short, smooth = Matern(nu=0.5, lengthscale=0.05), Matern(nu=1.5, lengthscale=9.0)
     assert DriftingGP(short, arms, NOISE).form == "kalman"
@@ -155,10 +155,10 @@ def test_information_after_forgetting_and_a_restart() -> None:
     for step in range(300):
         if step != 290:
             gp.observe([[step % 25, step]], [1.0])
-    again = DriftingGP.from_state(gp.state())
-    for each in (gp, again):
-        each.observe([[3, 290.0]], [1.0])
-    assert again.information_gain == pytest.approx(gp.information_gain, rel=1e-3)
+    restored = DriftingGP.from_state(gp.state())
+    for posterior in (gp, restored):
+        posterior.observe([[3, 290.0]], [1.0])
+    assert restored.information_gain == pytest.approx(gp.information_gain, rel=1e-3)
 
 
 @pytest.mark.parametrize("form", ["folded", "visited"])
@@ -171,15 +171,15 @@ def test_a_restored_form_turns_at_the_same_round(form: Any) -> None:
     )
     arms = np.random.default_rng(0).random((1400, 2)) if form == "visited" else LINE
     gp = DriftingGP(kernel, arms, NOISE, drift=Temporal(epsilon=0.001), form=wanted)
-    again = None
+    restored = None
     for step in range(260):
         if step == 180:
-            again = DriftingGP.from_state(gp.state())
+            restored = DriftingGP.from_state(gp.state())
             assert gp.form == form
-            assert again.state().scalars == gp.state().scalars
-        for each in (gp, again) if again else (gp,):
-            each.observe([[37 * step % 700, step]], [1.0])
-            assert (each.rank, each.form) == (gp.rank, gp.form)
+            assert restored.state().scalars == gp.state().scalars
+        for posterior in (gp, restored) if restored else (gp,):
+            posterior.observe([[37 * step % 700, step]], [1.0])
+            assert (posterior.rank, posterior.form) == (gp.rank, gp.form)
 
 
 def test_an_arm_that_comes_twice_is_one_visit() -> None:
@@ -224,7 +224,7 @@ def test_several_at_the_times_of_checkpoints(form: Any) -> None:
     """Two calls at each time, and a third reward of every time late: equal to all at once."""
     rng = np.random.default_rng(0)
     rows, rewards = rng.integers(0, 25, (3, 100)), rng.standard_normal((3, 100))
-    gp, whole = (DriftingGP(ROUGH, ARMS, NOISE, form=form) for _ in range(2))
+    gp, at_once = (DriftingGP(ROUGH, ARMS, NOISE, form=form) for _ in range(2))
     for time in range(100):
         for turn in (0, 1):
             gp.observe([[rows[turn, time], time]], [rewards[turn, time]])
@@ -232,32 +232,32 @@ def test_several_at_the_times_of_checkpoints(form: Any) -> None:
     for time in range(100):  # the last word on a time is its own
         gp.observe([[rows[2, time], time]], [rewards[2, time]])
     keys = np.column_stack([rows.ravel(), np.tile(np.arange(100.0), 3)])
-    whole.observe(keys, rewards.ravel())
-    asked = np.column_stack([np.arange(25), np.full(25, 101.0)])
+    at_once.observe(keys, rewards.ravel())
+    queries = np.column_stack([np.arange(25), np.full(25, 101.0)])
     np.testing.assert_allclose(
-        gp.predict(asked).mean, whole.predict(asked).mean, atol=1e-9
+        gp.predict(queries).mean, at_once.predict(queries).mean, atol=1e-9
     )
     np.testing.assert_allclose(
-        gp.predict(asked).std, whole.predict(asked).std, atol=1e-9
+        gp.predict(queries).std, at_once.predict(queries).std, atol=1e-9
     )
-    assert gp.information_gain == pytest.approx(whole.information_gain)
-    again = DriftingGP.from_state(gp.state())
-    assert again.state().scalars == gp.state().scalars
+    assert gp.information_gain == pytest.approx(at_once.information_gain)
+    restored = DriftingGP.from_state(gp.state())
+    assert restored.state().scalars == gp.state().scalars
 
 
-def test_answers_about_the_past_are_not_kept_for_too_long() -> None:
-    gp, fresh = DriftingGP(ROUGH, ARMS, NOISE), DriftingGP(ROUGH, ARMS, NOISE)
+def test_cached_answers_about_the_past_expire() -> None:
+    gp, reference = DriftingGP(ROUGH, ARMS, NOISE), DriftingGP(ROUGH, ARMS, NOISE)
     gp.observe([[0, 1.0], [1, 5.0]], [1.0, 2.0])
     gp.predict([[0, 2.0]])
     gp.observe([[0, 6.0]], [-3.0])
-    fresh.observe([[0, 1.0], [1, 5.0], [0, 6.0]], [1.0, 2.0, -3.0])
+    reference.observe([[0, 1.0], [1, 5.0], [0, 6.0]], [1.0, 2.0, -3.0])
     np.testing.assert_allclose(
-        gp.predict([[0, 2.0]]).mean, fresh.predict([[0, 2.0]]).mean
+        gp.predict([[0, 2.0]]).mean, reference.predict([[0, 2.0]]).mean
     )
 
 
 @pytest.mark.parametrize("form", ["folded", "visited", "kalman"])
-def test_several_that_fail_change_nothing(
+def test_failed_batch_has_no_side_effects(
     form: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gp = DriftingGP(ROUGH, ARMS, NOISE, form=form)
@@ -266,7 +266,7 @@ def test_several_that_fail_change_nothing(
     monkeypatch.setattr("superarm.posteriors.drifting.form.cholesky", lambda *_: 1 / 0)
     with pytest.raises(
         ZeroDivisionError
-    ):  # the first is alone at its time, and learned before
+    ):  # the first is the only one at its time, and is learned first
         gp.observe([[1, 2.0], [2, 3.0], [3, 3.0]], [5.0] * 3)
     np.testing.assert_array_equal(gp.predict([[0, 4.0], [1, 4.0]]), before)
 
@@ -282,10 +282,10 @@ def test_all_that_has_faded_is_forgotten_at_once() -> None:
 def test_draws_of_one_moment_of_the_past(form: Any) -> None:
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.5), form=form)
     gp.observe([[0, 1.0], [5, 30.0]], [1.0, 1.0])
-    asked = [[0, 1.0], [1, 1.0]]
+    queries = [[0, 1.0], [1, 1.0]]
     draws, std = (
-        gp.sample(asked, np.random.default_rng(0), size=4000),
-        gp.predict(asked).std,
+        gp.sample(queries, np.random.default_rng(0), size=4000),
+        gp.predict(queries).std,
     )
     np.testing.assert_allclose(draws.std(axis=0), std, rtol=0.08)
 
@@ -316,8 +316,10 @@ def test_very_many_terms() -> None:
     """As two more lines of CUT, and a refusal."""
     rough = Periodic(period=5.0, lengthscale=0.02)
     space, apart = rough.state_space(1e-6), np.array([0.0, 0.01, 0.05, 2.0])
-    found = [space.output @ space.transition(each) @ space.output for each in apart]
-    np.testing.assert_allclose(found, rough(apart[:, None], [[0.0]])[:, 0], atol=2e-6)
+    computed = [space.output @ space.transition(lag) @ space.output for lag in apart]
+    np.testing.assert_allclose(
+        computed, rough(apart[:, None], [[0.0]])[:, 0], atol=2e-6
+    )
     with pytest.raises(Exception, match="more than 1024 terms"):
         Periodic(period=5.0, lengthscale=1e-3).state_space()
 
@@ -351,16 +353,16 @@ def test_information_does_not_depend_on_how_many_come_at_once(at_once: int) -> N
             gp.observe(keys[part], rewards[part])
     assert gps[0].alarms == gps[1].alarms != ()
     assert gps[1].information_gain == pytest.approx(gps[0].information_gain)
-    calm, alone = (
+    calm, single = (
         ChangeDetecting(FiniteGP(ROUGH, ARMS[:6], NOISE)),
         FiniteGP(ROUGH, ARMS[:6], NOISE),
     )
     calm.observe(keys[:9], np.zeros(9))
-    alone.observe(keys[:9, 0], np.zeros(9))
-    assert calm.information_gain == pytest.approx(alone.information_gain)
+    single.observe(keys[:9, 0], np.zeros(9))
+    assert calm.information_gain == pytest.approx(single.information_gain)
 
 
-def test_what_belongs_to_the_first_step_that_is_kept_is_learned() -> None:
+def test_feedback_of_the_first_retained_step_is_learned() -> None:
     from superarm.posteriors import ChangeDetecting, FiniteGP
 
     gp = ChangeDetecting(
@@ -376,7 +378,7 @@ def test_what_belongs_to_the_first_step_that_is_kept_is_learned() -> None:
 # --- posteriors -----------------------------------------------------------------------
 
 
-def test_a_restored_one_knows_how_often_it_was_fitted() -> None:
+def test_restored_posterior_counts_earlier_fits() -> None:
     from superarm.posteriors import Refitting, StreamingGP
 
     gp = Refitting(StreamingGP(SquaredExponential(), 0.1), every=3)
@@ -400,7 +402,7 @@ def test_the_noise_may_grow_ten_thousandfold() -> None:
 # --- posteriors -----------------------------------------------------------------------
 
 
-def test_one_that_draws_inside_draws() -> None:
+def test_wrapper_of_a_sampling_posterior_samples() -> None:
     from superarm.posteriors import FiniteGP, Resetting
 
     inside = FiniteGP(ROUGH, ARMS, NOISE)
@@ -412,7 +414,7 @@ def test_one_that_draws_inside_draws() -> None:
 # --- posteriors -----------------------------------------------------------------------
 
 
-def test_all_is_factorised_anew_only_now_and_then(
+def test_refactorisation_is_rare(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from superarm.posteriors import StreamingGP
@@ -465,14 +467,14 @@ def test_in_round_1_the_genie_of_costs_plays_the_least_prior_mean() -> None:
         direction="minimize",
     )
     offer = Offer(step=1, arms=Arms.numbered(LINE[:3]))
-    found = LastTruth(problem=world).desirability(offer, np.random.default_rng(0))
-    assert found.tolist() == [-2.0, -1.0, -3.0]
+    scores = LastTruth(problem=world).desirability(offer, np.random.default_rng(0))
+    assert scores.tolist() == [-2.0, -1.0, -3.0]
 
 
 # --- policies -------------------------------------------------------------------------
 
 
-def test_a_state_is_not_changed_by_what_is_learned_later() -> None:
+def test_state_is_not_changed_by_later_learning() -> None:
     from superarm.core import Decision, Feedback
     from superarm.policies import Exp3
 
@@ -480,9 +482,9 @@ def test_a_state_is_not_changed_by_what_is_learned_later() -> None:
     offer = Offer(step=1, arms=Arms.numbered(LINE[:4]))
     decision = Decision(step=1, action=None, positions=np.array([2]), propensity=0.25)
     feedback = Feedback(positions=np.array([2]), rewards=np.array([1.0]))
-    held = policy._weights  # another thread decides by these
+    weights = policy._weights  # another thread decides by these
     policy.learn(offer, decision, feedback, np.random.default_rng(0))
-    assert not held.logs.any()
+    assert not weights.logs.any()
 
 
 # --- problems -------------------------------------------------------------------------
@@ -539,9 +541,9 @@ def test_costs_of_one_hour_are_not_those_of_another() -> None:
     rush = world.scores(world.offer(9))
     np.testing.assert_array_equal(rush, other.scores(other.offer(9)))
     assert np.abs(rush - early).max() > 1.0
-    drift = world.model.drift  # half of it lasts, half comes back every day
-    found = [drift([[0.0]], [[apart]]).item() for apart in (0.0, 12.0, 24.0)]
-    assert found == pytest.approx(
+    drift = world.model.drift  # half persists, half recurs daily
+    covariances = [drift([[0.0]], [[apart]]).item() for apart in (0.0, 12.0, 24.0)]
+    assert covariances == pytest.approx(
         [1.0, 0.5 + 0.5 * 0.9**6 * np.exp(-2.0), 0.5 + 0.5 * 0.9**12]
     )
 
@@ -549,7 +551,7 @@ def test_costs_of_one_hour_are_not_those_of_another() -> None:
 # --- theory ---------------------------------------------------------------------------
 
 
-def test_blocks_that_no_round_fills_are_not_asked_about() -> None:
+def test_unfilled_blocks_are_not_evaluated() -> None:
     from superarm.lab.theory import regret_bound_r_gp_ucb
 
     def gamma(t: int) -> float:
@@ -562,5 +564,5 @@ def test_blocks_that_no_round_fills_are_not_asked_about() -> None:
         "noise_variance": 0.1,
         "delta": 0.1,
     }
-    found = regret_bound_r_gp_ucb([5, 10], gamma, block=20, **options)
-    assert np.isfinite(found).all()
+    bounds = regret_bound_r_gp_ucb([5, 10], gamma, block=20, **options)
+    assert np.isfinite(bounds).all()

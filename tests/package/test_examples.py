@@ -1,4 +1,4 @@
-"""The examples run as they stand, show what they say, and stay short."""
+"""The examples run unchanged, show what they claim, and stay short."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_toys_are_short(name: str) -> None:
     assert sum(bool(line.strip()) for line in lines) < 60
 
 
-def test_minding_the_way_pays() -> None:
+def test_accounting_for_movement_pays() -> None:
     regrets = load("moving").main(rounds=60)
     assert regrets["counts the cost of moving"] < regrets["ignores it"]
 
@@ -47,7 +47,7 @@ def test_forgetting_pays_where_rewards_drift() -> None:
     assert regrets["forgets"] < 0.5 * regrets["remembers"]
 
 
-def test_counting_what_is_pending_pays() -> None:
+def test_counting_pending_arms_pays() -> None:
     regrets = load("late").main(rounds=40, seeds=2)
     assert regrets["counts what is pending"] < regrets["does not"]
 
@@ -57,7 +57,7 @@ def test_learning_reaches_more_than_is_promised() -> None:
     assert regrets["oclok-ucb"] < 0.0 < regrets["random"]
 
 
-def test_a_policy_from_json_goes_on_after_it_was_loaded() -> None:
+def test_policy_from_json_resumes_after_loading() -> None:
     ours, theirs = load("json_policy").main(rounds=10)
     assert ours == theirs
     assert len(ours) == 3

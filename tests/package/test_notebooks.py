@@ -17,8 +17,8 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 def cells(path: Path) -> list[dict[str, Any]]:
     book = json.loads(path.read_text(encoding="utf-8"))
     assert (book["nbformat"], book["nbformat_minor"]) == (4, 5)
-    found: list[dict[str, Any]] = book["cells"]
-    return found
+    result: list[dict[str, Any]] = book["cells"]
+    return result
 
 
 def test_there_are_notebooks() -> None:

@@ -74,15 +74,15 @@ def numbers(text: str) -> list[str]:
     >>> numbers("1–3, 6a–6b, A.8–A.9, 3.2 (i)")
     ['1', '2', '3', '6a', '6b', 'A.8', 'A.9', '3.2']
     """
-    found = []
+    listed = []
     for part in re.split(r",\s*", re.sub(r"\s*\([ivx, ]+\)", "", text).strip()):
         first, dash, last = part.partition("–")
         if not dash:
-            found.append(first)
+            listed.append(first)
         elif first[-1].isalpha():
             stem = first[:-1]
             assert last[:-1] == stem, part
-            found += [
+            listed += [
                 f"{stem}{chr(code)}"
                 for code in range(ord(first[-1]), ord(last[-1]) + 1)
             ]
@@ -91,18 +91,18 @@ def numbers(text: str) -> list[str]:
             assert stem == last_stem, part
             start, stop = int(first[len(stem) :]), int(last[len(stem) :])
             assert start < stop, part
-            found += [f"{stem}{number}" for number in range(start, stop + 1)]
-    return found
+            listed += [f"{stem}{number}" for number in range(start, stop + 1)]
+    return listed
 
 
 def items_of(text: str) -> Counter[tuple[str, str]]:
-    """What the first cell of a row names, by kind and number."""
-    found: Counter[tuple[str, str]] = Counter()
+    """The items in the first cell of a row, by kind and number."""
+    counts: Counter[tuple[str, str]] = Counter()
     for part in text.split("; "):
-        kind, _, rest = part.partition(" ")
+        kind, _, listing = part.partition(" ")
         if kind in KINDS:
-            found.update((KINDS[kind], number) for number in numbers(rest))
-    return found
+            counts.update((KINDS[kind], number) for number in numbers(listing))
+    return counts
 
 
 def numbered(path: Path) -> tuple[str, Counter[tuple[str, str]]]:
@@ -110,12 +110,12 @@ def numbered(path: Path) -> tuple[str, Counter[tuple[str, str]]]:
     data = tomllib.loads(path.read_text(encoding="utf-8"))
     title = data.pop("title")
     assert set(data) <= set(KINDS.values())
-    found = Counter(
+    counts = Counter(
         (kind, number)
         for kind, parts in data.items()
         for number in numbers(", ".join(parts))
     )
-    return title, found
+    return title, counts
 
 
 def test_ranges_are_expanded() -> None:
@@ -145,11 +145,11 @@ def test_there_are_five_papers() -> None:
 def test_everything_numbered_has_a_row(path: Path) -> None:
     title, expected = numbered(path)
     assert set(expected.values()) == {1}
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for row in rows_of(title):
-        found.update(items_of(row.items))
-    assert set(expected) - set(found) == set(), "without a row"
-    assert set(found) - set(expected) == set(), "not in the paper"
+        counts.update(items_of(row.items))
+    assert set(expected) - set(counts) == set(), "without a row"
+    assert set(counts) - set(expected) == set(), "not in the paper"
 
 
 @pytest.mark.parametrize("path", PAPERS, ids=lambda path: path.stem)
@@ -183,9 +183,9 @@ def test_the_counts_are_those_of_the_rows() -> None:
         statuses = Counter(row.status for row in rows)
         counts = [len(expected), len(rows), *(statuses[status] for status in STATUSES)]
         cells = [title, *map(str, counts)]
-        found = [
+        table_rows = [
             split_cells(line)
             for line in PAGE.splitlines()
             if line.startswith(f"| {title} |")
         ]
-        assert cells in found, f"write | {' | '.join(cells)} |"
+        assert cells in table_rows, f"write | {' | '.join(cells)} |"

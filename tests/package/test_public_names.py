@@ -1,4 +1,4 @@
-"""Names that are relied on from outside, and the page that describes the command line."""
+"""Public names that users rely on, and the page about the command line."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ RELIED_ON = [
 
 
 def find(module: str, name: str) -> Any:
-    found = importlib.import_module(module)
+    target = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        target = getattr(target, part)
+    return target
 
 
 @pytest.mark.parametrize(("module", "name", "parameters"), RELIED_ON)
@@ -114,8 +114,8 @@ def test_lazy_names_are_those_declared() -> None:
         superarm.nope  # noqa: B018
     source = Path(superarm.__file__).read_text(encoding="utf-8")
     folders = {
-        each.parent.name
-        for each in Path(superarm.__file__).parent.glob("*/__init__.py")
+        path.parent.name
+        for path in Path(superarm.__file__).parent.glob("*/__init__.py")
     }
     for name in {*superarm._HOMES, *folders} - {
         "cli",
@@ -126,7 +126,7 @@ def test_lazy_names_are_those_declared() -> None:
     assert declared == {*superarm._ROOMS} - {"cli"}
 
 
-def test_modules_are_found_when_they_are_asked_for() -> None:
+def test_modules_load_on_first_access() -> None:
     code = (
         "import superarm as sa, sys; before = set(sys.modules); "
         "print(sa.kernels.Matern(nu=2.5, lengthscale=0.3).nu, 'superarm.kernels' in before, "
@@ -176,7 +176,7 @@ def test_exit_codes_are_documented(page: str) -> None:
     assert "conflict" in page
 
 
-def test_nothing_is_documented_that_is_not_there(page: str) -> None:
+def test_documented_names_exist(page: str) -> None:
     known = {
         option
         for command in DOCUMENTED.values()
@@ -192,7 +192,7 @@ PARTS = ("policy", "posterior", "rule", "schedule", "oracle", "reward", "switchi
 
 
 @pytest.mark.parametrize("family", PARTS)
-def test_help_says_something_about_every_method(family: str) -> None:
+def test_every_public_method_has_help(family: str) -> None:
     """Parts do not derive from their protocols: registering them passes the docstrings on."""
     silent = []
     for name in superarm.core.registry.names(family):
@@ -201,5 +201,5 @@ def test_help_says_something_about_every_method(family: str) -> None:
             continue
         methods = inspect.getmembers(part, inspect.isfunction)
         public = [method for member, method in methods if not member.startswith("_")]
-        silent += [each.__qualname__ for each in public if not inspect.getdoc(each)]
+        silent += [entry.__qualname__ for entry in public if not inspect.getdoc(entry)]
     assert sorted(set(silent)) == []

@@ -1,4 +1,4 @@
-"""A policy that several threads use: nothing is lost, counted twice or seen by halves."""
+"""Concurrent use of a policy: no update is lost, repeated or half visible."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def rounds(policy: IndexPolicy, steps: range) -> list[tuple[Offer, Decision, Fee
 def test_many_threads_learn_what_one_would() -> None:
     for kind in ("finite", "streaming"):
         lessons = rounds(make_policy(kind), range(1, 81))
-        alone, shared = make_policy(kind), make_policy(kind)
+        serial, shared = make_policy(kind), make_policy(kind)
         for offer, decision, feedback in lessons:
-            alone.commit(decision)
-            alone.learn(offer, decision, feedback, np.random.default_rng(0))
+            serial.commit(decision)
+            serial.learn(offer, decision, feedback, np.random.default_rng(0))
 
         def work(
             lesson: tuple[Offer, Decision, Feedback], policy: IndexPolicy = shared
@@ -77,44 +77,44 @@ def test_many_threads_learn_what_one_would() -> None:
 
         with ThreadPoolExecutor(max_workers=4) as pool:
             assert sum(pool.map(work, lessons)) == len(lessons)
-        assert shared.posterior.count == alone.posterior.count == 160
-        assert shared.version == alone.version
+        assert shared.posterior.count == serial.posterior.count == 160
+        assert shared.version == serial.version
         assert not shared.awaits
         offer = Offer(step=2000, arms=ARMS)
-        # Another order of observations: what is known differs by rounding alone.
+        # Another order of observations: posteriors differ only by rounding.
         for ours, theirs in zip(
-            alone.beliefs(offer), shared.beliefs(offer), strict=True
+            serial.beliefs(offer), shared.beliefs(offer), strict=True
         ):
             assert ours is not None
             assert theirs is not None
             np.testing.assert_allclose(theirs, ours, atol=1e-9)
 
 
-def test_copies_have_a_lock_of_their_own() -> None:
+def test_copies_have_their_own_lock() -> None:
     policy = make_policy("finite")
     for offer, decision, feedback in rounds(policy, range(1, 4)):
         policy.commit(decision)
         policy.learn(offer, decision, feedback, np.random.default_rng(0))
-    for again in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))):
-        assert state_to_bytes(again.state()) == state_to_bytes(policy.state())
+    for copied in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))):
+        assert state_to_bytes(copied.state()) == state_to_bytes(policy.state())
         with policy._lock, ThreadPoolExecutor(max_workers=1) as pool:
-            ((offer, decision, feedback),) = rounds(again, range(9, 10))
-            pool.submit(again.commit, decision).result(timeout=60)
+            ((offer, decision, feedback),) = rounds(copied, range(9, 10))
+            pool.submit(copied.commit, decision).result(timeout=60)
             learned = pool.submit(
-                again.learn, offer, decision, feedback, np.random.default_rng(0)
+                copied.learn, offer, decision, feedback, np.random.default_rng(0)
             )
             learned.result(timeout=60)
-        assert again.version == policy.version + 1
+        assert copied.version == policy.version + 1
 
 
 @pytest.mark.parametrize(
     "way", [copy.copy, copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))]
 )
 @pytest.mark.parametrize("kind", ["finite", "streaming"])
-def test_copies_beside_threads_that_decide_and_learn(
+def test_copies_are_consistent_during_concurrent_updates(
     kind: str, way: Callable[[Any], Any]
 ) -> None:
-    """What a copy has learned and what it knows to have learned are of one moment."""
+    """A copy's posterior and its ledger are consistent."""
     policy, done = make_policy(kind), threading.Event()
     errors: list[BaseException] = []
 
@@ -144,12 +144,12 @@ def test_copies_beside_threads_that_decide_and_learn(
         thread.start()
     try:
         while not done.is_set():
-            again = way(policy)
-            learned = sum(again.knows(step) for step in range(1, 61))
-            assert again.posterior.count == 2 * learned
-            assert again.version == learned
-            loaded = make_policy(kind).restored(again.state())
-            assert loaded.version == again.version
+            copied = way(policy)
+            learned = sum(copied.has_learned(step) for step in range(1, 61))
+            assert copied.posterior.count == 2 * learned
+            assert copied.version == learned
+            loaded = make_policy(kind).restored(copied.state())
+            assert loaded.version == copied.version
     finally:
         done.set()
         for thread in threads:

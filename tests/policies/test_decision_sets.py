@@ -1,4 +1,4 @@
-"""What a decision set keeps is checked, and never opens what is closed."""
+"""Decision sets are checked and never offer closed arms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from superarm.rules import Greedy
 class Keeps:
     mask: Any
 
-    def kept(self, offer: Offer) -> Any:
+    def allowed_arms(self, offer: Offer) -> Any:
         return self.mask
 
 

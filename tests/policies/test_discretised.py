@@ -1,4 +1,4 @@
-"""Grids that grow finer: what stands for them, wherever the arms lie."""
+"""Growing grids: the arms that represent them, wherever the arms are."""
 
 from __future__ import annotations
 
@@ -21,8 +21,12 @@ def on(points: Any, norm_bound: float = 1.0) -> GrowingGrid:
     return GrowingGrid(norm_bound=norm_bound, lipschitz=2.0, lower=lower, side=side)
 
 
-def kept(grid: GrowingGrid, points: Any, step: int, available: Any = None) -> Any:
-    return grid.kept(Offer(step=step, arms=Arms.numbered(points), available=available))
+def offered_arms(
+    grid: GrowingGrid, points: Any, step: int, available: Any = None
+) -> Any:
+    return grid.allowed_arms(
+        Offer(step=step, arms=Arms.numbered(points), available=available)
+    )
 
 
 BOXES = [(0.0, 1.0), (-1.0, 1.0), (-7.0, -5.0), (100.0, 100.5)]
@@ -30,12 +34,14 @@ BOXES = [(0.0, 1.0), (-1.0, 1.0), (-7.0, -5.0), (100.0, 100.5)]
 
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 @pytest.mark.parametrize(("low", "high"), BOXES)
-def test_every_arm_is_near_a_kept_one(low: float, high: float, dimension: int) -> None:
+def test_every_arm_is_near_an_offered_arm(
+    low: float, high: float, dimension: int
+) -> None:
     points = np.random.default_rng(dimension).uniform(low, high, (400, dimension))
     grid = on(points)
-    assert 0 < kept(grid, points, 1).sum() < len(points)
+    assert 0 < offered_arms(grid, points, 1).sum() < len(points)
     for step in (1, 2, 3):
-        near = points[kept(grid, points, step)]
+        near = points[offered_arms(grid, points, step)]
         distances = (
             np.abs(points[:, None, :] - near[None, :, :]).sum(axis=2).min(axis=1)
         )
@@ -45,41 +51,48 @@ def test_every_arm_is_near_a_kept_one(low: float, high: float, dimension: int) -
 
 
 @pytest.mark.parametrize(("low", "high"), BOXES)
-def test_where_the_arms_lie_does_not_matter(low: float, high: float) -> None:
+def test_grid_does_not_depend_on_the_position_of_the_arms(
+    low: float, high: float
+) -> None:
     unit = np.random.default_rng(0).random((60, 2))
     moved = low + unit
     for step in (1, 2):
-        here, there = kept(on(unit), unit, step), kept(on(moved), moved, step)
+        here, there = (
+            offered_arms(on(unit), unit, step),
+            offered_arms(on(moved), moved, step),
+        )
         np.testing.assert_array_equal(here, there)
 
 
 def test_extents_that_differ_and_arms_all_in_one_place() -> None:
     points = np.random.default_rng(1).random((50, 2)) * [4.0, 0.01]
-    assert np.ptp(points[kept(on(points), points, 1), 0]) > 3.0
+    assert np.ptp(points[offered_arms(on(points), points, 1), 0]) > 3.0
     single = np.full((3, 2), -2.0)
-    assert kept(on(single), single, 5).sum() == 1
+    assert offered_arms(on(single), single, 5).sum() == 1
 
 
 @pytest.mark.parametrize("step", [1, 2, 50])
 def test_only_available_arms_are_offered(step: int) -> None:
     points = np.linspace(-1.0, 1.0, 41)[:, None]
     available = np.arange(41) >= 30
-    some = kept(on(points), points, step, available)
+    some = offered_arms(on(points), points, step, available)
     assert some.any()
     assert not (some & ~available).any()
     if step == 50:
         np.testing.assert_array_equal(some, available)
-    assert available.sum() == 11  # what is handed in is not written to
+    assert available.sum() == 11  # the argument is not modified
 
 
 def test_all_arms_are_offered_once_the_grid_is_fine() -> None:
     points = np.linspace(-1.0, 1.0, 21)[:, None]
-    sizes = [int(kept(on(points), points, step).sum()) for step in range(1, 12)]
+    sizes = [int(offered_arms(on(points), points, step).sum()) for step in range(1, 12)]
     assert sizes[0] < 21
     assert sizes == sorted(sizes)
     assert sizes[-1] == 21
     wide = np.random.default_rng(0).random((30, 6))
-    assert kept(on(wide, norm_bound=9.0), wide, 1).all()  # a grid too large to build
+    assert offered_arms(
+        on(wide, norm_bound=9.0), wide, 1
+    ).all()  # a grid too large to build
 
 
 @pytest.mark.parametrize("shift", [0.0, -1.0, -3.0])
@@ -98,7 +111,7 @@ def test_gp_ts_on_shifted_arms(shift: float) -> None:
     policy = build(
         "policy", {"name": "gp-ts", "decision_set": "discretised"}, model=model
     )
-    some = kept(policy.decision_set, points, 1)
+    some = offered_arms(policy.decision_set, points, 1)
     assert 1 < some.sum() < 30
     offer, rng = Offer(step=1, arms=Arms.numbered(points)), np.random.default_rng(0)
     assert some[policy.decide(offer, rng).positions].all()

@@ -27,7 +27,7 @@ from superarm.rules import UCB, InBlock, LogarithmicUCB
 
 
 @pytest.mark.parametrize("kernel", ["squared-exponential", "matern"])
-def test_choices_by_whole_matrices(kernel: str) -> None:
+def test_choices_match_dense_matrices(kernel: str) -> None:
     """Eqs. 7 and 8 over all data for TV-GP-UCB, over those of the block for R-GP-UCB; ties go first."""
     world = DriftingFunction(seed=0, horizon=30, side=7, epsilon=0.1, kernel=kernel)  # type: ignore[arg-type]
     model, arms = world.model, world.model.arms
@@ -64,13 +64,13 @@ def test_choices_by_whole_matrices(kernel: str) -> None:
 def _rewards(world: DriftingFunction, chosen: np.ndarray) -> np.ndarray:
     from superarm.core.streams import Streams
 
-    streams, found = Streams(0, "noise"), []
+    streams, rewards = Streams(0, "noise"), []
     for step, row in enumerate(chosen.tolist(), start=1):
         offer = Offer(step=step, arms=world.offer(step).arms)
         noise = world.noise(offer, streams.at(step))
         decision = Decision(step=step, action=None, positions=np.array([row]))
-        found.append(world.feedback(offer, decision, noise).rewards[0])
-    return np.array(found)
+        rewards.append(world.feedback(offer, decision, noise).rewards[0])
+    return np.array(rewards)
 
 
 def test_blocks_by_hand() -> None:
@@ -86,39 +86,39 @@ def test_blocks_by_hand() -> None:
 
 @pytest.mark.slow
 def test_the_block_by_cross_validation() -> None:
-    """Each day left out in turn, as one would by hand: mean and covariance of the others, every N."""
+    """Leave-one-day-out by hand: mean and covariance of the other days, for every N."""
     world = traffic_series(seed=0, horizon=30, source="synthetic")
     past = world.model.past
     assert past is not None
     model = dataclasses.replace(world.model, past=past[:3, :20])
     policy = r_gp_ucb(model, block="learned", c1=0.2, c2=0.4)
-    days, found = past[:3, :20], {}
+    days, averages = past[:3, :20], {}
     for block in BLOCKS:
         total = 0.0
         for day in range(3):
-            others = np.concatenate([days[each] for each in range(3) if each != day])
+            others = np.concatenate([days[other] for other in range(3) if other != day])
             centred = others - others.mean(axis=0)
-            told = dataclasses.replace(
+            assumed = dataclasses.replace(
                 model,
                 kernel=Empirical(covariance=centred.T @ centred / (len(others) - 1)),
                 mean=others.mean(axis=0),
             )
             left_out = dataclasses.replace(
-                world, readings=days[day], start=np.ones(50, dtype=bool), model=told
+                world, readings=days[day], start=np.ones(50, dtype=bool), model=assumed
             )
-            mine = {"r": r_gp_ucb(told, block=block, c1=0.2, c2=0.4)}
+            mine = {"r": r_gp_ucb(assumed, block=block, c1=0.2, c2=0.4)}
             total += (
                 simulate(left_out, mine, rounds=20, seed=0)["r"].series["regret"].sum()
             )
-        found[block] = total / 60
-    best = min(found, key=lambda block: found[block])
+        averages[block] = total / 60
+    best = min(averages, key=lambda block: averages[block])
     assert policy.posterior.block == best  # type: ignore[attr-defined]
     assert policy.interpretations.startswith(
         f"N = {best}, chosen by cross-validation: each of 3 past days"
     )
-    for block, regret in found.items():
+    for block, regret in averages.items():
         assert f"{block}: {regret:.3g}" in policy.interpretations
-    assert found[30] == found[144]  # longer than a day
+    assert averages[30] == averages[144]  # longer than a day
 
     for past in (None, model.past[:1]):
         with pytest.raises(
@@ -150,18 +150,18 @@ def test_drift_must_be_known() -> None:
         tv_gp_ucb(replace(model, arms=None), epsilon=0.1)
 
 
-def test_a_truth_that_drifts_as_the_paper_says() -> None:
+def test_truth_drifts_as_in_the_paper() -> None:
     """f_{t+1} − √(1 − ε) f_t is √ε times a draw of variance 1, independent of what was."""
     world = DriftingFunction(seed=3, horizon=400, side=4, epsilon=0.2, lengthscale=0.05)
     truths = np.array([world.means(world.offer(step)) for step in range(1, 401)])
-    fresh = (truths[1:] - math.sqrt(0.8) * truths[:-1]) / math.sqrt(0.2)
-    # 6,384 numbers that hardly know of each other: five standard errors of a mean square.
-    count = fresh.size
-    assert abs(np.mean(fresh**2) - 1.0) < 5.0 * math.sqrt(2.0 / count)
+    innovations = (truths[1:] - math.sqrt(0.8) * truths[:-1]) / math.sqrt(0.2)
+    # 6,384 nearly independent numbers: five standard errors of a mean square.
+    count = innovations.size
+    assert abs(np.mean(innovations**2) - 1.0) < 5.0 * math.sqrt(2.0 / count)
     assert abs(np.mean(truths**2) - 1.0) < 5.0 * math.sqrt(
         2.0 / count * 9.0
     )  # 9 rounds are one
-    assert abs(np.mean(fresh * truths[:-1])) < 5.0 / math.sqrt(count)
+    assert abs(np.mean(innovations * truths[:-1])) < 5.0 / math.sqrt(count)
     shorter = DriftingFunction(seed=3, horizon=5, side=4, epsilon=0.2, lengthscale=0.05)
     np.testing.assert_array_equal(shorter.means(shorter.offer(5)), truths[4])
 
@@ -186,7 +186,7 @@ def test_a_truth_that_drifts_as_the_paper_says() -> None:
 def test_any_rule_over_the_drifting_posterior(
     spec: dict[str, Any], problem: dict[str, Any]
 ) -> None:
-    """What it believes is what DriftingGP makes of the same data, and its state goes on alike."""
+    """Its belief is that of DriftingGP on the same data, and its restored state continues alike."""
     world = build("problem", problem, seed=2, horizon=12)
     model = replace(world.model, drift=Temporal(epsilon=0.2))
     policy = build("policy", {**spec, "posterior": "drifting"}, model=model)
@@ -199,42 +199,42 @@ def test_any_rule_over_the_drifting_posterior(
     )
     for step in range(1, 9):
         rng, offer = np.random.default_rng(step), world.offer(step)
-        again = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
+        restored = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
         decision = policy.decide(offer, np.random.default_rng(step))
-        same = again.decide(offer, np.random.default_rng(step))
+        same = restored.decide(offer, np.random.default_rng(step))
         np.testing.assert_array_equal(same.positions, decision.positions)
         policy.commit(decision)
         feedback = world.feedback(offer, decision, world.noise(offer, rng))
         policy.learn(offer, decision, feedback, rng)
         plain.observe(plain.keys(offer)[feedback.positions], feedback.rewards)
     later = world.offer(9)
-    found, expected = policy.posterior.belief(later), plain.belief(later)
+    belief, expected = policy.posterior.belief(later), plain.belief(later)
     scale = max(1.0, float(np.abs(expected.mean).max()))
-    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-9 * scale)
-    np.testing.assert_allclose(found.std, expected.std, atol=1e-9 * scale)
+    np.testing.assert_allclose(belief.mean, expected.mean, atol=1e-9 * scale)
+    np.testing.assert_allclose(belief.std, expected.std, atol=1e-9 * scale)
 
 
 def test_the_drift_of_the_model_counts() -> None:
-    """What a learner assumes is stated by the problem, and the truth stays as it is."""
+    """The problem states the learner's assumptions; the truth does not change."""
     options: dict[str, Any] = {"seed": 1, "horizon": 5, "side": 4, "epsilon": 0.1}
-    true, told = (
+    true, assumed = (
         DriftingFunction(**options),
         DriftingFunction(**options, assumed_epsilon=0.5),
     )
     for step in (1, 5):
         np.testing.assert_array_equal(
-            true.means(true.offer(step)), told.means(told.offer(step))
+            true.means(true.offer(step)), assumed.means(assumed.offer(step))
         )
-    for model, epsilon in ((true.model, 0.1), (told.model, 0.5)):
+    for model, epsilon in ((true.model, 0.1), (assumed.model, 0.5)):
         assert model.drift == Temporal(epsilon=epsilon)
         assert (
             _drift(tv_gp_ucb(model))
             == _drift(build("policy", _BUCB, model=model))
             == model.drift
         )
-    assert _drift(tv_gp_ucb(told.model, epsilon=0.0)) == Temporal(epsilon=0.0)
+    assert _drift(tv_gp_ucb(assumed.model, epsilon=0.0)) == Temporal(epsilon=0.0)
     assert "assume" not in true.interpretations["truth"]
-    assert told.interpretations["truth"].endswith("; learners assume ε = 0.5")
+    assert assumed.interpretations["truth"].endswith("; learners assume ε = 0.5")
     with pytest.raises(InputError, match="assumed_epsilon is 2"):
         DriftingFunction(**options, assumed_epsilon=2)
 
@@ -268,7 +268,7 @@ def test_the_genie_plays_the_best_arms_of_the_round_before() -> None:
     assert trace.propensities is None  # all are 1
 
 
-def test_in_round_1_the_genie_knows_the_prior_mean_alone() -> None:
+def test_genie_uses_the_prior_mean_in_round_1() -> None:
     world = DriftingFunction(seed=0, horizon=5, side=3)
     offer, rng = world.offer(1), np.random.default_rng(0)
     means = (np.arange(9.0), lambda rows: rows[:, 0] + 2.0 * rows[:, 1], 1.5)
@@ -279,7 +279,7 @@ def test_in_round_1_the_genie_knows_the_prior_mean_alone() -> None:
         ).positions.tolist() == [best]
 
 
-def test_the_genie_where_nothing_drifts_and_where_arms_change() -> None:
+def test_genie_without_drift_and_with_changing_arms() -> None:
     """A problem that is played as a table: round 1 is not the others."""
     fixed = build("problem", {"name": "gp-function", "arms": 30}, seed=4, horizon=10)
     trace = simulate(
@@ -322,19 +322,21 @@ def test_the_genie_is_a_line_below_tv_gp_ucb() -> None:
     assert np.mean(regrets) > 5.0 * np.std(regrets, ddof=1) / math.sqrt(30.0)
 
 
-def test_whoever_does_not_know_of_the_drift_says_so() -> None:
+def test_policies_unaware_of_drift_state_it() -> None:
     """In the report, under its name: "auto" is an exact posterior of rewards that stay."""
     model = DriftingFunction(seed=0, horizon=5, side=5).model
     for posterior in ("auto", "finite", "streaming"):
         policy = build(
             "policy", {"name": "gp-greedy", "posterior": posterior}, model=model
         )
-        for each in (policy, wrapped(policy, {"name": "resetting", "block": 3})):
-            assert "does not know how rewards drift" in each.interpretations
-    knowing = build("policy", {"name": "gp-bucb", "posterior": "drifting"}, model=model)
+        for player in (policy, wrapped(policy, {"name": "resetting", "block": 3})):
+            assert "does not know how rewards drift" in player.interpretations
+    drift_aware = build(
+        "policy", {"name": "gp-bucb", "posterior": "drifting"}, model=model
+    )
     still = build("policy", {"name": "gp-bucb"}, model=replace(model, drift=None))
     assert (
-        knowing.interpretations
+        drift_aware.interpretations
         == still.interpretations
         == tv_gp_ucb(model).interpretations
         == ""

@@ -1,4 +1,4 @@
-"""RExp3: equal to Exp3 written down plainly, its restarts, scales, lateness, and what it gains."""
+"""RExp3 against a plain Exp3: restarts, scales, late feedback and rewards."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def offer(step: int, features: Any = FEATURES, **more: Any) -> Offer:
 
 
 def model(**changes: Any) -> Model:
-    given: dict[str, Any] = {
+    parts: dict[str, Any] = {
         "kernel": SquaredExponential(variance=4.0),
         "noise_variance": 0.1,
     }
-    given |= {"oracle": TopK(k=1), "horizon": 500, "arms": FEATURES}
-    return Model(**given | changes)
+    parts |= {"oracle": TopK(k=1), "horizon": 500, "arms": FEATURES}
+    return Model(**parts | changes)
 
 
-def teach(policy: Exp3, given: Offer, decision: Decision, reward: float) -> None:
+def teach(policy: Exp3, round_offer: Offer, decision: Decision, reward: float) -> None:
     feedback = Feedback(positions=decision.positions, rewards=np.array([reward]))
-    policy.learn(given, decision, feedback, np.random.default_rng(0))
+    policy.learn(round_offer, decision, feedback, np.random.default_rng(0))
 
 
 def played(step: int, arm: int, p: float) -> Decision:
@@ -45,7 +45,7 @@ def played(step: int, arm: int, p: float) -> Decision:
 
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
 @pytest.mark.parametrize("block", [1, 7, 1000])
-def test_it_equals_exp3_with_resets_written_down(block: int, direction: Any) -> None:
+def test_rexp3_matches_a_plain_implementation(block: int, direction: Any) -> None:
     """Weights themselves, one reward at a time [besbes2014stochastic, section 3]."""
     low, high, K = -2.0, 6.0, 4
     policy = Exp3(arms=FEATURES, block=block, low=low, high=high, direction=direction)
@@ -54,17 +54,17 @@ def test_it_equals_exp3_with_resets_written_down(block: int, direction: Any) -> 
     for step in range(1, 60):
         if (step - 1) % block == 0:
             w = [1.0] * K
-        p = [(1.0 - gamma) * each / sum(w) + gamma / K for each in w]
-        given = offer(step)
-        np.testing.assert_allclose(policy.probabilities(given), p, rtol=1e-12)
-        decision = policy.decide(given, np.random.default_rng(step))
+        p = [(1.0 - gamma) * weight / sum(w) + gamma / K for weight in w]
+        round_offer = offer(step)
+        np.testing.assert_allclose(policy.probabilities(round_offer), p, rtol=1e-12)
+        decision = policy.decide(round_offer, np.random.default_rng(step))
         [arm] = decision.positions.tolist()
         assert arm == int(
-            np.random.default_rng(step).choice(K, p=policy.probabilities(given))
+            np.random.default_rng(step).choice(K, p=policy.probabilities(round_offer))
         )
         assert decision.propensity == pytest.approx(p[arm], rel=1e-12)
         reward = float(rng.normal(arm, 3.0))
-        teach(policy, given, decision, reward)
+        teach(policy, round_offer, decision, reward)
         x = (min(max(reward, low), high) - low) / (high - low)
         x = x if direction == "maximize" else 1.0 - x
         w[arm] *= math.exp(gamma * (x / p[arm]) / K)
@@ -79,8 +79,8 @@ def test_blocks_and_scales_by_hand() -> None:
     )
     assert (policy.low, policy.high) == (-6.0, 9.0)
     assert rexp3(model(), variation=8.0).block == 28  # 111.4/8^{2/3} = 27.8
-    given = rexp3(model(mean=lambda rows: rows[:, 0]), block=9, low=-1.0, high=2.5)
-    assert (given.block, given.low, given.high) == (9, -1.0, 2.5)
+    custom = rexp3(model(mean=lambda rows: rows[:, 0]), block=9, low=-1.0, high=2.5)
+    assert (custom.block, custom.low, custom.high) == (9, -1.0, 2.5)
     assert rexp3(model(mean=lambda rows: rows[:, 0])).high == 7.0
     assert rexp3(model(direction="minimize")).direction == "minimize"
     one = rexp3(model(arms=FEATURES[:1]))
@@ -90,7 +90,7 @@ def test_blocks_and_scales_by_hand() -> None:
     )
 
 
-def test_what_it_cannot_play_is_refused_with_advice() -> None:
+def test_exp3_rejects_unsupported_problems_with_advice() -> None:
     with pytest.raises(
         InputError, match=r"one arm a round, but the oracle is TopK\(k=2\).*'cc-mab'"
     ):
@@ -114,17 +114,17 @@ def test_what_it_cannot_play_is_refused_with_advice() -> None:
         rexp3(roads.model)
 
 
-def test_arms_that_are_not_there_have_no_probability() -> None:
+def test_unavailable_arms_have_no_probability() -> None:
     policy = Exp3(arms=FEATURES, block=50, low=0.0, high=1.0)
     teach(policy, offer(1), played(1, 2, 0.25), 1.0)
-    whole = policy.probabilities(offer(2))
+    full = policy.probabilities(offer(2))
     available = np.array([True, False, True, True])
     part = policy.probabilities(offer(2, available=available))
-    np.testing.assert_allclose(part, np.where(available, whole, 0.0) / (1.0 - whole[1]))
+    np.testing.assert_allclose(part, np.where(available, full, 0.0) / (1.0 - full[1]))
     rows = policy.probabilities(
         offer(2, FEATURES[[3, 2]])
     )  # some of them, in another order
-    np.testing.assert_allclose(rows, whole[[3, 2]] / whole[[3, 2]].sum())
+    np.testing.assert_allclose(rows, full[[3, 2]] / full[[3, 2]].sum())
     chosen = {
         int(
             policy.decide(
@@ -141,7 +141,7 @@ def test_arms_that_are_not_there_have_no_probability() -> None:
 
 
 def test_late_feedback_counts_in_its_own_block_and_not_after_the_next() -> None:
-    """Any order within a block gives the same weights; what is too late is counted."""
+    """Any order within a block gives the same weights; outdated feedback is counted."""
     plays = [(1, 0, 0.9), (2, 3, 0.2), (3, 0, 0.4), (4, 2, 1.0)]
     policies = [Exp3(arms=FEATURES, block=4, low=0.0, high=1.0) for _ in range(2)]
     for policy, order in zip(policies, (plays, plays[::-1]), strict=True):
@@ -165,7 +165,7 @@ def test_late_feedback_counts_in_its_own_block_and_not_after_the_next() -> None:
     )  # it is gone
 
 
-def test_nothing_overflows_in_long_blocks() -> None:
+def test_long_blocks_do_not_overflow() -> None:
     """A reward adds at most γ/(p K) ≤ 1 to a logarithm: 2,000 of them would not fit exp."""
     policy = Exp3(arms=FEATURES, block=2000, low=0.0, high=1.0)
     least = policy.gamma / 4.0
@@ -212,7 +212,7 @@ def test_weights_that_no_rewards_give_are_damage(weights: Any) -> None:
 
 
 @pytest.mark.slow
-def test_two_arms_that_stay_as_they_are() -> None:
+def test_two_stationary_arms() -> None:
     """Rewards 0 and 1: in a block of Δ, E[regret] ≤ (e − 1) γ Δ + K ln K/γ ≤ 2.63 √(Δ K ln K).
 
     Corollary 3.2 of The Nonstochastic Multiarmed Bandit Problem (2002). For K = 2 and Δ = 200 that is
@@ -224,10 +224,10 @@ def test_two_arms_that_stay_as_they_are() -> None:
         policy = Exp3(arms=FEATURES[:2], block=200, low=0.0, high=1.0)
         rng, regret = np.random.default_rng(seed), 0
         for step in range(1, 201):
-            given = offer(step, FEATURES[:2])
-            decision = policy.decide(given, rng)
+            round_offer = offer(step, FEATURES[:2])
+            decision = policy.decide(round_offer, rng)
             reward = float(decision.positions[0])
-            teach(policy, given, decision, reward)
+            teach(policy, round_offer, decision, reward)
             regret += reward == 0.0
         lost.append(regret)
     assert np.mean(lost) < 44 + 54 < 100

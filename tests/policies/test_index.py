@@ -111,7 +111,7 @@ def test_minimising_costs_is_maximising_minus_costs(
     assert play(make("minimize"), -1.0, 25) == play(make("maximize"), 1.0, 25)
 
 
-def test_decisions_keep_the_users_sign() -> None:
+def test_decision_means_keep_the_users_sign() -> None:
     policy = IndexPolicy(
         posterior=StreamingGP(KERNEL, 0.05),
         rule=Greedy(),
@@ -191,7 +191,7 @@ def test_an_empty_offer_is_refused(observed: int) -> None:
                 policy.decide(empty, rng())
 
 
-def test_arms_that_the_posterior_does_not_know_are_refused() -> None:
+def test_arms_unknown_to_the_posterior_are_rejected() -> None:
     policy = IndexPolicy(posterior=posterior("finite"), rule=Greedy(), oracle=TopK())
     with pytest.raises(UnknownArmError):
         policy.decide(Offer(step=1, arms=Arms.numbered(FEATURES + 1.0)), rng())
@@ -229,7 +229,7 @@ def test_pending_arms_are_not_chosen_twice_over(kind: str) -> None:
             stepwise=stepwise,
         )
         arms = Arms.numbered(features)
-        # A hint that the left side is good: not enough to know arms 0 and 1 well.
+        # Weak evidence for the left side: arms 0 and 1 stay uncertain.
         model.observe(model.keys(Offer(step=1, arms=arms))[[3]], [0.4], [0.5])
         choices[stepwise] = set(
             policy.decide(Offer(step=1, arms=arms), rng()).positions.tolist()
@@ -255,7 +255,7 @@ def test_oclok_ucb_is_its_formula() -> None:
     policy = oclok_ucb(model, delta=delta)
     X, y = np.array([[0.1], [0.6]]), np.array([0.5, -0.2])
     policy.posterior.observe(X, y)
-    asked = np.array([[0.0], [0.3], [0.6], [2.0]])
+    queries = np.array([[0.0], [0.3], [0.6], [2.0]])
 
     def k(a: float, b: float) -> float:
         z = math.sqrt(3.0) * abs(a - b) / 0.5
@@ -266,11 +266,11 @@ def test_oclok_ucb_is_its_formula() -> None:
     inverse = np.array([[a, -b], [-b, a]]) / determinant
     step, expected = 3, []
     width = math.sqrt(2.0 * math.log(most * math.pi**2 * step**2 / (3.0 * delta)))
-    for (x,) in asked:
+    for (x,) in queries:
         cross = np.array([k(x, 0.1), k(x, 0.6)])
         mean, variance = cross @ inverse @ y, 1.0 - cross @ inverse @ cross
         expected.append(mean + width * math.sqrt(variance))
-    decision = policy.decide(Offer(step=step, arms=Arms.numbered(asked)), rng())
+    decision = policy.decide(Offer(step=step, arms=Arms.numbered(queries)), rng())
     order = np.argsort(-np.array(expected))[:2]
     assert decision.positions.tolist() == order.tolist()
     np.testing.assert_allclose(
@@ -299,11 +299,11 @@ def test_score_policies_mask_and_check_too() -> None:
 
 
 @pytest.mark.parametrize("direction", ["maximize", "minimize"])
-def test_the_truth_is_wanted_in_the_direction_of_the_world(direction: Any) -> None:
-    made = landscape(seed=1, horizon=5, side=4)
-    model = replace(made.model, direction=direction)
+def test_benchmark_follows_the_problems_direction(direction: Any) -> None:
+    problem = landscape(seed=1, horizon=5, side=4)
+    model = replace(problem.model, direction=direction)
     world = FiniteProblem(
-        arms=made.arms, truth=made.truth, noise_std=made.noise_std, model=model
+        arms=problem.arms, truth=problem.truth, noise_std=problem.noise_std, model=model
     )
     offer = world.offer(1)
     chosen = ScorePolicy(score=Truth(problem=world), oracle=model.oracle).decide(
@@ -313,13 +313,13 @@ def test_the_truth_is_wanted_in_the_direction_of_the_world(direction: Any) -> No
 
 
 class Coin(TopK):
-    """An oracle that says of itself that it leaves something to chance."""
+    """An oracle that declares itself random."""
 
     deterministic = False
 
 
 class Elsewhere:
-    """An oracle of which nobody knows how many super arms it has."""
+    """An oracle with an unknown number of super arms."""
 
     deterministic = True
 
@@ -329,31 +329,31 @@ class Elsewhere:
         return TopK(k=2).select(desirability, structure, rng)
 
 
-def test_propensities_are_said_where_they_are_known() -> None:
+def test_propensities_are_reported_where_known() -> None:
     arms = Arms.numbered(FEATURES)
     offer = Offer(step=1, arms=arms)
     some = Offer(step=1, arms=arms, available=np.arange(12) < 5)
     costs, chance = KnownCosts(costs=np.arange(12.0)), Uniform()
 
-    def told(policy: Any, offer: Offer) -> float | None:
+    def propensity(policy: Any, offer: Offer) -> float | None:
         return policy.decide(offer, rng()).propensity
 
-    assert told(ScorePolicy(score=chance, oracle=TopK(k=2)), offer) == 1.0 / math.comb(
-        12, 2
-    )
-    assert told(ScorePolicy(score=chance, oracle=TopK(k=2)), some) == 1.0 / math.comb(
-        5, 2
-    )
-    assert told(ScorePolicy(score=chance, oracle=Elsewhere()), offer) is None
-    assert told(ScorePolicy(score=costs, oracle=TopK(k=2)), offer) == 1.0
-    assert told(ScorePolicy(score=costs, oracle=Coin(k=2)), offer) is None
+    assert propensity(
+        ScorePolicy(score=chance, oracle=TopK(k=2)), offer
+    ) == 1.0 / math.comb(12, 2)
+    assert propensity(
+        ScorePolicy(score=chance, oracle=TopK(k=2)), some
+    ) == 1.0 / math.comb(5, 2)
+    assert propensity(ScorePolicy(score=chance, oracle=Elsewhere()), offer) is None
+    assert propensity(ScorePolicy(score=costs, oracle=TopK(k=2)), offer) == 1.0
+    assert propensity(ScorePolicy(score=costs, oracle=Coin(k=2)), offer) is None
     for rule, oracle, expected in (
         (Greedy(), TopK(k=2), 1.0),
         (Greedy(), Coin(k=2), None),
         (Thompson(), TopK(k=2), None),
     ):
         policy = IndexPolicy(posterior=posterior("finite"), rule=rule, oracle=oracle)
-        assert told(policy, offer) == expected
+        assert propensity(policy, offer) == expected
 
 
 def test_a_score_is_played_by_table_only_one_arm_at_a_time() -> None:
@@ -367,7 +367,7 @@ def test_a_score_is_played_by_table_only_one_arm_at_a_time() -> None:
     )
 
 
-def test_chance_chooses_every_super_arm_alike() -> None:
+def test_random_policy_is_uniform_over_super_arms() -> None:
     """Six pairs of four arms, 1200 rounds: each within 6 standard errors of 200."""
     model = Model(kernel=KERNEL, noise_variance=0.1, oracle=TopK(k=2), horizon=10)
     policy, generator = random(model), rng(1)
@@ -393,7 +393,7 @@ def test_decisions_that_name_no_arm_of_the_offer_are_refused() -> None:
     assert policy.posterior.count == 0
 
 
-def test_what_never_comes_is_not_awaited_for_ever() -> None:
+def test_lost_feedback_does_not_stay_pending_forever() -> None:
     policy = IndexPolicy(
         posterior=posterior("streaming"),
         rule=Greedy(),
@@ -408,7 +408,7 @@ def test_what_never_comes_is_not_awaited_for_ever() -> None:
     assert sorted(map(int, awaited)) == [36, 37, 38, 39, 40]
 
 
-def test_the_noise_of_a_reward_is_heeded() -> None:
+def test_index_policy_uses_the_noise_of_each_reward() -> None:
     policy = IndexPolicy(
         posterior=posterior("streaming"), rule=Greedy(), oracle=TopK(k=2)
     )
@@ -433,7 +433,7 @@ def test_the_noise_of_a_reward_is_heeded() -> None:
         np.testing.assert_allclose(ours, theirs, atol=1e-12)
 
 
-def test_a_posterior_that_draws_leaves_something_to_chance() -> None:
+def test_policy_over_a_sampling_posterior_is_not_deterministic() -> None:
     variational = SparseVariational(KERNEL, 0.05)
     for model, certain in ((variational, False), (posterior("finite"), True)):
         policy = IndexPolicy(posterior=model, rule=Greedy(), oracle=TopK())
@@ -441,7 +441,7 @@ def test_a_posterior_that_draws_leaves_something_to_chance() -> None:
         assert policy.exchangeable == certain
 
 
-def test_versions_count_what_was_learned() -> None:
+def test_version_counts_learned_feedback() -> None:
     policy = IndexPolicy(
         posterior=posterior("streaming"), rule=Greedy(), oracle=TopK(k=2)
     )

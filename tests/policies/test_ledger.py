@@ -1,4 +1,4 @@
-"""What a policy has heard of its decisions: steps as ranges, open arms, what is awaited."""
+"""The ledger of feedback: learned steps as ranges, open arms, pending decisions."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def test_steps_are_a_set(numbers: list[int]) -> None:
     starts, stops = steps.as_lists()
     runs = sum(number - 1 not in known for number in known)
     assert len(starts) == len(stops) == runs  # as few ranges as there are runs
-    again = Steps.from_lists([starts, stops])
-    assert [number for number in range(70) if number in again] == sorted(known)
+    rebuilt = Steps.from_lists([starts, stops])
+    assert [number for number in range(70) if number in rebuilt] == sorted(known)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_million_rounds_take_two_numbers() -> None:
     assert steps.as_lists() == [[1], [1_000_001]]
 
 
-def test_the_last_step_is_known_however_much_is_open() -> None:
+def test_last_step_is_exact_with_many_open_steps() -> None:
     ledger = Ledger(most_pending=0)
     part = Feedback(positions=np.array([0]), rewards=np.zeros(1))
     for step in (3, 9, 5):
@@ -87,7 +87,7 @@ def test_the_last_step_is_known_however_much_is_open() -> None:
     assert Ledger(most_pending=0).restored(ledger.state()).last == 9
 
 
-def test_what_is_never_seen_whole_does_not_pile_up(
+def test_partial_feedback_does_not_accumulate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("superarm.policies.ledger._MOST_PARTIAL", 3)
@@ -101,13 +101,13 @@ def test_what_is_never_seen_whole_does_not_pile_up(
     for decision in decisions:
         ledger.note(decision, part)
     assert [step for step, _ in ledger.state().scalars["heard"]] == [6, 7, 8]
-    rest = Feedback(positions=np.array([1]), rewards=np.zeros(1))
-    ledger.check(decisions[-1], rest)
+    remaining = Feedback(positions=np.array([1]), rewards=np.zeros(1))
+    ledger.check(decisions[-1], remaining)
     with pytest.raises(ConflictError):
-        ledger.check(decisions[0], rest)
+        ledger.check(decisions[0], remaining)
 
 
-def test_what_is_chosen_and_not_seen_is_pending() -> None:
+def test_chosen_arms_without_feedback_are_pending() -> None:
     policy = make_policy()
     first_offer, first = taken(policy, 1)
     second_offer, second = taken(policy, 2)
@@ -120,8 +120,8 @@ def test_what_is_chosen_and_not_seen_is_pending() -> None:
     expected = ARMS.features[np.concatenate([first.positions[2:], second.positions])]
     np.testing.assert_array_equal(policy._ledger.pending(), expected)
     assert policy.awaits
-    rest = Feedback(positions=first.positions[2:], rewards=np.zeros(1))
-    policy.learn(first_offer, first, rest, np.random.default_rng(0))
+    remaining = Feedback(positions=first.positions[2:], rewards=np.zeros(1))
+    policy.learn(first_offer, first, remaining, np.random.default_rng(0))
     policy.learn(second_offer, second, feedback_of(second), np.random.default_rng(0))
     assert not policy.awaits
 
@@ -137,16 +137,16 @@ def test_only_the_arms_chosen_last_are_pending() -> None:
     assert not blind.awaits
 
 
-def test_a_decision_that_was_learned_from_is_not_awaited() -> None:
+def test_learned_decision_is_not_pending() -> None:
     policy = make_policy()
     offer, decision = taken(policy, 1)
     policy.learn(offer, decision, feedback_of(decision, 1), np.random.default_rng(0))
-    policy.commit(decision)  # again, once part of it is learned
+    policy.commit(decision)  # repeated once part of it is learned
     pending = policy._ledger.pending()
     assert pending is not None
     assert len(pending) == 2
-    rest = Feedback(positions=decision.positions[1:], rewards=np.zeros(2))
-    policy.learn(offer, decision, rest, np.random.default_rng(0))
+    remaining = Feedback(positions=decision.positions[1:], rewards=np.zeros(2))
+    policy.learn(offer, decision, remaining, np.random.default_rng(0))
     policy.commit(decision)
     assert not policy.awaits
 
@@ -169,18 +169,19 @@ def test_repeats_are_learned_where_they_are_wanted() -> None:
     assert strict.posterior.count == 3
 
 
-def test_what_is_awaited_survives_bytes() -> None:
+def test_pending_decisions_survive_serialization() -> None:
     policy = make_policy()
     offer, decision = taken(policy, 4)
     policy.learn(offer, decision, feedback_of(decision, 1), np.random.default_rng(0))
     taken(policy, 5)
-    again = make_policy().restored(state_from_bytes(state_to_bytes(policy.state())))
-    np.testing.assert_array_equal(again._ledger.pending(), policy._ledger.pending())
+    restored = make_policy().restored(state_from_bytes(state_to_bytes(policy.state())))
+    np.testing.assert_array_equal(restored._ledger.pending(), policy._ledger.pending())
     with pytest.raises(ConflictError, match="learned already"):
-        again.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
+        restored.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
     next_offer = Offer(step=6, arms=ARMS)
     ours, theirs = (
-        each.decide(next_offer, np.random.default_rng(0)) for each in (policy, again)
+        player.decide(next_offer, np.random.default_rng(0))
+        for player in (policy, restored)
     )
     np.testing.assert_array_equal(ours.positions, theirs.positions)
 
@@ -195,7 +196,7 @@ def test_the_offer_must_be_the_one_decided_on(step: int) -> None:
     assert policy.posterior.count == 0
 
 
-def test_what_was_heard_in_part_counts_as_the_last_step() -> None:
+def test_partial_feedback_counts_as_the_last_step() -> None:
     policy = make_policy()
     offer, decision = taken(policy, 7)
     policy.learn(offer, decision, feedback_of(decision, 1), np.random.default_rng(0))
@@ -257,14 +258,14 @@ def test_a_table_is_noted_as_learned() -> None:
         policy.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
     assert policy._ledger.last == 24
     for step, free in ((5, False), (24, False), (25, True)):
-        again = policy.play_table(
+        second = policy.play_table(
             Offer(step=step, arms=ARMS), table, np.random.default_rng
         )
-        assert (again is not None) == free
+        assert (second is not None) == free
 
 
 def test_the_last_round_of_a_state() -> None:
-    """Closed, heard of in part, or awaited; the trips of a log, whose steps are huge, are no rounds."""
+    """Closed, partly learned, or pending; the trips of a log, whose steps are huge, are not rounds."""
     policy = make_policy()
     assert last_step(policy.state()) == 0
     for step in (1, 2, 4):
@@ -284,7 +285,7 @@ def test_the_last_round_of_a_state() -> None:
     assert not policy.awaits
 
 
-def test_what_was_not_committed_is_not_learned() -> None:
+def test_uncommitted_decisions_are_not_learned() -> None:
     policy = make_policy()
     offer = Offer(step=1, arms=ARMS)
     rng = np.random.default_rng(0)
@@ -301,7 +302,7 @@ def test_what_was_not_committed_is_not_learned() -> None:
     assert policy.posterior.count == 3
 
 
-def test_what_another_decision_chose_is_not_learned() -> None:
+def test_feedback_for_another_decision_is_not_learned() -> None:
     policy = make_policy(k=2)
     offer, decision = taken(policy, 1)
     others = np.setdiff1d(np.arange(12), decision.positions)[:2]
@@ -316,7 +317,7 @@ def test_what_another_decision_chose_is_not_learned() -> None:
 
 
 def test_a_log_needs_no_commit() -> None:
-    """Decisions that somebody else made carry nothing."""
+    """Decisions made elsewhere carry nothing."""
     policy = make_policy(k=2)
     offer = Offer(step=5, arms=ARMS)
     driven = Decision(step=5, action=None, positions=np.array([3, 4]))
@@ -324,16 +325,16 @@ def test_a_log_needs_no_commit() -> None:
     assert policy.posterior.count == 2
 
 
-def test_commits_are_remembered_even_if_no_longer_awaited() -> None:
+def test_commits_are_remembered_after_they_stop_pending() -> None:
     policy = make_policy(k=1, most_pending=2)
     taken_at = [taken(policy, step) for step in (1, 2, 3, 4)]
-    again = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
+    restored = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
     for offer, decision in reversed(taken_at):
-        again.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
-    assert again.posterior.count == 4
+        restored.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
+    assert restored.posterior.count == 4
 
 
-def test_states_that_do_not_list_commits_have_committed_all_they_know() -> None:
+def test_states_without_commits_count_every_known_step_as_committed() -> None:
     """So states of version 0.1 learn on."""
     policy = make_policy(k=2)
     offer, decision = taken(policy, 7)
@@ -345,6 +346,6 @@ def test_states_that_do_not_list_commits_have_committed_all_they_know() -> None:
     old = replace(
         state, parts={**state.parts, "ledger": replace(ledger, scalars=scalars)}
     )
-    again = policy.restored(old)
-    again.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
-    assert again.posterior.count == 2
+    restored = policy.restored(old)
+    restored.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
+    assert restored.posterior.count == 2

@@ -40,14 +40,14 @@ from superarm.rules import UCB, Fixed
 
 
 def world(**options: Any) -> MovementField:
-    given = {"seed": 5, "horizon": 40, "side": 3, "contexts": 4, "episode": 5}
-    return MovementField(**{**given, **options})
+    defaults = {"seed": 5, "horizon": 40, "side": 3, "contexts": 4, "episode": 5}
+    return MovementField(**{**defaults, **options})
 
 
 def played(
     policy: Any, problem: MovementField, steps: range, rng: np.random.Generator
 ) -> list[tuple[Offer, Any]]:
-    """Rounds played; ``rng`` decides, and noise is drawn from a stream of its own."""
+    """Rounds played; ``rng`` decides, and noise is drawn from a separate stream."""
     action, rounds = None, []
     for step in steps:
         offer = problem.offer(step).after(action)
@@ -62,10 +62,10 @@ def played(
 
 @pytest.mark.parametrize("update", ["episode", "step", "first"])
 def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
-    """ "first" learns at once in the first episode alone."""
+    """ "first" learns immediately only in the first episode."""
     problem = world()
-    given = {"first_episode": "step"} if update == "first" else {"update": update}
-    policy = gp_md(problem.model, trees=3, kappa=1.5, **given)  # type: ignore[arg-type]
+    options = {"first_episode": "step"} if update == "first" else {"update": update}
+    policy = gp_md(problem.model, trees=3, kappa=1.5, **options)  # type: ignore[arg-type]
     mine, rng = np.random.default_rng(8), np.random.default_rng(8)
     model, n = problem.model, len(problem.metric)
     forest: Forest | None = None
@@ -76,7 +76,7 @@ def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
     for step in range(1, 21):
         offer = problem.offer(step).after(action)
         if forest is None:
-            forest = Forest.grown(problem.metric, mine, trees=3, kappa=1.5)
+            forest = Forest.grow(problem.metric, mine, trees=3, kappa=1.5)
         if offer.begins:
             stand = forest.begin(
                 int(np.asarray(offer.previous_action)[0]), (step - 1) // 5
@@ -130,7 +130,7 @@ def test_the_width_of_lemma_1() -> None:
 
 @pytest.mark.slow
 def test_propensities_are_true() -> None:
-    """From one state, decisions are drawn again and again: frequencies against what they say."""
+    """Repeated decisions from one state: frequencies against stated propensities."""
     problem = world()
     policy = gp_md(problem.model, trees=2)
     first = played(policy, problem, range(1, 8), np.random.default_rng(0))
@@ -139,17 +139,20 @@ def test_propensities_are_true() -> None:
     for step in (8, 11):  # within an episode, and where one begins
         offer = problem.offer(step).after(first[-1][1].action)
         draws, rng = 4000, np.random.default_rng(1)
-        said: dict[int, float] = {}
+        propensities: dict[int, float] = {}
         seen: dict[int, int] = {}
         for _ in range(draws):
             decision = policy.decide(offer, rng)
             action = int(decision.positions[0])
             assert decision.propensity is not None
-            said.setdefault(action, decision.propensity)
-            assert decision.propensity == said[action]
+            propensities.setdefault(action, decision.propensity)
+            assert decision.propensity == propensities[action]
             seen[action] = seen.get(action, 0) + 1
-        assert sum(said.values()) <= 1.0 + 1e-9
-        for action, p in said.items():  # five standard errors: once in a million
+        assert sum(propensities.values()) <= 1.0 + 1e-9
+        for (
+            action,
+            p,
+        ) in propensities.items():  # five standard errors: once in a million
             assert (
                 abs(seen[action] / draws - p)
                 < 5.0 * np.sqrt(p * (1.0 - p) / draws) + 1e-12
@@ -157,11 +160,11 @@ def test_propensities_are_true() -> None:
 
 
 def test_expected_costs_are_those_of_the_distribution() -> None:
-    """Over many walks with known costs, the mean of what is paid is what was expected of it."""
+    """Over many walks with known costs, mean costs match their expectations."""
     problem = world()
     walks, rounds = 200, 10
     paid, expected = np.zeros((walks, rounds)), np.zeros((walks, rounds))
-    forest = Forest.grown(problem.metric, np.random.default_rng(0))
+    forest = Forest.grow(problem.metric, np.random.default_rng(0))
     for walk in range(walks):
         policy = md_known(problem.model, problem=problem)
         # The same tree for all: only what is drawn on it differs.
@@ -171,9 +174,9 @@ def test_expected_costs_are_those_of_the_distribution() -> None:
             played(policy, problem, range(1, rounds + 1), rng)
         ):
             feedback = Feedback(positions=decision.positions, rewards=np.zeros(1))
-            told = problem.metrics(offer, decision, feedback)
-            paid[walk, place] = told["total_cost"]
-            expected[walk, place] = told["expected_total_cost"]
+            metrics = problem.metrics(offer, decision, feedback)
+            paid[walk, place] = metrics["total_cost"]
+            expected[walk, place] = metrics["expected_total_cost"]
     # Expectations do not depend on what is drawn (eqs. 16 to 18): with known costs all walks agree.
     np.testing.assert_allclose(
         expected, expected[0] + np.zeros_like(expected), atol=1e-12
@@ -182,7 +185,7 @@ def test_expected_costs_are_those_of_the_distribution() -> None:
     assert (np.abs(paid.mean(axis=0) - expected[0]) < 5.0 * error + 1e-9).all()
 
 
-def test_decide_changes_nothing_and_commit_may_come_twice() -> None:
+def test_decide_has_no_side_effects_and_commit_is_idempotent() -> None:
     problem = world()
     policy = gp_md(problem.model)
     played(policy, problem, range(1, 8), np.random.default_rng(0))
@@ -199,23 +202,23 @@ def test_decide_changes_nothing_and_commit_may_come_twice() -> None:
 
 @pytest.mark.parametrize("update", ["episode", "step"])
 @pytest.mark.parametrize("stop", [1, 5, 7, 10])
-def test_a_restart_changes_nothing(update: Any, stop: int) -> None:
+def test_restart_does_not_change_decisions(update: Any, stop: int) -> None:
     problem = world()
-    whole = gp_md(problem.model, trees=2, update=update)
-    straight = played(whole, problem, range(1, 16), np.random.default_rng(4))
+    uninterrupted = gp_md(problem.model, trees=2, update=update)
+    straight = played(uninterrupted, problem, range(1, 16), np.random.default_rng(4))
     policy = gp_md(problem.model, trees=2, update=update)
     rng = np.random.default_rng(4)
     first = played(policy, problem, range(1, stop + 1), rng)
-    again = gp_md(problem.model, trees=2, update=update).restored(
+    restored = gp_md(problem.model, trees=2, update=update).restored(
         state_from_bytes(state_to_bytes(policy.state()))
     )
     action = first[-1][1].action
     for step in range(stop + 1, 16):
         offer = problem.offer(step).after(action)
-        decision = again.decide(offer, rng)
-        again.commit(decision)
+        decision = restored.decide(offer, rng)
+        restored.commit(decision)
         noise = problem.noise(offer, np.random.default_rng(step))
-        again.learn(offer, decision, problem.feedback(offer, decision, noise), rng)
+        restored.learn(offer, decision, problem.feedback(offer, decision, noise), rng)
         action = decision.action
         known = straight[step - 1][1]
         assert decision.positions.tolist() == known.positions.tolist()
@@ -244,12 +247,12 @@ def test_late_rewards_are_learned_when_the_next_episode_begins() -> None:
         )
     assert policy.posterior.count == 0
     begins = policy.decide(offers[10], rng)
-    assert policy.posterior.count == 0  # asked, not taken
+    assert policy.posterior.count == 0  # decided, not committed
     policy.commit(begins)
     assert policy.posterior.count == 3
 
 
-def test_an_action_of_the_operators_own_is_where_the_walk_goes_on() -> None:
+def test_walk_continues_from_an_operators_action() -> None:
     problem = world()
     policy = md_known(problem.model, problem=problem)
     played(policy, problem, range(1, 3), np.random.default_rng(0))
@@ -264,9 +267,9 @@ def test_an_action_of_the_operators_own_is_where_the_walk_goes_on() -> None:
         assert decision.propensity == move.probability
     chosen = [
         policy.decide(
-            problem.offer(3).after(np.array([at])), np.random.default_rng(1)
+            problem.offer(3).after(np.array([action])), np.random.default_rng(1)
         ).positions[0]
-        for at in range(9)
+        for action in range(9)
     ]
     assert len(set(chosen)) > 1
     with pytest.raises(UnknownArmError, match="previous action"):
@@ -277,7 +280,7 @@ def test_an_action_of_the_operators_own_is_where_the_walk_goes_on() -> None:
         )
 
 
-def test_without_a_start_the_first_step_goes_anywhere_for_nothing() -> None:
+def test_first_step_is_free_without_a_start() -> None:
     points = np.linspace(0.0, 1.0, 4)[:, None]
     model = Model(
         kernel=SquaredExponential(), noise_variance=0.1, oracle=TopK(k=1), horizon=5,
@@ -308,7 +311,7 @@ def test_one_action_only() -> None:
     assert decision.positions.tolist() == [0]
 
 
-def test_rewards_are_maximised_where_the_model_says_so() -> None:
+def test_gp_md_maximises_when_the_model_does() -> None:
     points = np.linspace(0.0, 1.0, 5)[:, None]
     model = Model(
         kernel=SquaredExponential(lengthscale=0.2), noise_variance=1e-4, oracle=TopK(k=1), horizon=60,
@@ -334,18 +337,18 @@ def test_rewards_are_maximised_where_the_model_says_so() -> None:
 def test_clipped_bounds_are_not_below_zero() -> None:
     problem = world()
     clipped, plain = (
-        gp_md(problem.model, width=4.0, clip=each) for each in (True, False)
+        gp_md(problem.model, width=4.0, clip=clip) for clip in (True, False)
     )
     offer = problem.offer(1)
     values = [
-        each._score_actions(offer, True, np.random.default_rng(0))[0]
-        for each in (clipped, plain)
+        policy._score_actions(offer, True, np.random.default_rng(0))[0]
+        for policy in (clipped, plain)
     ]
     assert values[1].max() > 0.0  # before any data a lower bound of the cost is below 0
     np.testing.assert_array_equal(values[0], np.minimum(values[1], 0.0))
 
 
-def test_it_composes_with_a_posterior_that_forgets() -> None:
+def test_gp_md_composes_with_a_forgetting_posterior() -> None:
     drifting = DriftingFunction(seed=1, horizon=60, side=4, epsilon=0.2)
     model = replace(
         drifting.model, metric=PointMetric(points=drifting.offer(1).arms.features)
@@ -356,11 +359,11 @@ def test_it_composes_with_a_posterior_that_forgets() -> None:
     run = simulate(drifting, {"gp-md": policy}, rounds=60, seed=1)
     assert np.isfinite(run["gp-md"].series["regret"]).all()
     assert policy.posterior.count == 60
-    told = replace(model, drift=Temporal(epsilon=0.5))
-    assert gp_md(told, posterior="drifting").posterior.drift.epsilon == 0.5
+    drifting_model = replace(model, drift=Temporal(epsilon=0.5))
+    assert gp_md(drifting_model, posterior="drifting").posterior.drift.epsilon == 0.5
 
 
-def test_baselines_do_what_their_names_say() -> None:
+def test_baselines_match_their_names() -> None:
     problem = world()
     policies = {
         "stationary": stationary(problem.model),
@@ -386,7 +389,7 @@ def test_baselines_do_what_their_names_say() -> None:
         ).all()  # nothing beats the cheapest way through an episode
 
 
-def test_offline_needs_a_world_in_which_moving_costs() -> None:
+def test_offline_policy_requires_movement_costs() -> None:
     drifting = DriftingFunction(seed=1, horizon=10, side=4)
     with pytest.raises(InputError, match="movement-field"):
         offline(drifting.model, problem=drifting)
@@ -394,13 +397,15 @@ def test_offline_needs_a_world_in_which_moving_costs() -> None:
         gp_md(drifting.model)
 
 
-def test_threads_that_decide_see_a_whole_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_decisions_see_a_consistent_walk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """After every single thing that ``commit`` writes, a decision is the one of before or after it."""
     problem = world()
     policy = md_known(problem.model, problem=problem, trees=3)
     later = problem.offer(7).after(np.array([2]))
 
-    def told() -> bytes:
+    def answer() -> bytes:
         """Of the trees and the walk; new trees are drawn where none are known."""
         decision = policy.decide(later, np.random.default_rng(5))
         assert decision.carry is not None
@@ -410,24 +415,24 @@ def test_threads_that_decide_see_a_whole_walk(monkeypatch: pytest.MonkeyPatch) -
 
     def write(self: Any, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
-        seen.append(told())
+        seen.append(answer())
 
     rng, writes = np.random.default_rng(0), 0
     for step in (
         1,
         2,
         6,
-    ):  # trees are drawn, the walk goes on, another one begins on another tree
+    ):  # trees are drawn, the walk continues, another one begins on another tree
         offer = problem.offer(step)
         decision = policy.decide(
             offer if offer.begins else offer.after(np.array([1])), rng
         )
-        before = told()
+        before = answer()
         with monkeypatch.context() as watched:
             watched.setattr(TreePolicy, "__setattr__", write)
             policy.commit(decision)
         assert seen
-        assert set(seen) <= {before, told()}
+        assert set(seen) <= {before, answer()}
         writes += len(seen)
         seen.clear()
     assert writes == 3
@@ -497,7 +502,7 @@ def test_damaged_walks_are_refused() -> None:
     assert np.isfinite(policy.forest.stretch()).all()
 
 
-def test_a_decision_that_is_not_ones_own_is_refused_and_changes_nothing() -> None:
+def test_foreign_decisions_are_rejected_without_side_effects() -> None:
     problem = world()
     policy, other = gp_md(problem.model, trees=2), cgp_lcb(problem.model)
     rounds = played(policy, problem, range(1, 8), np.random.default_rng(0))
@@ -510,7 +515,7 @@ def test_a_decision_that_is_not_ones_own_is_refused_and_changes_nothing() -> Non
     off = replace(
         decision.carry, arrays={"q": decision.carry.arrays["q"] * (1.0 + 0.9e-9)}
     )
-    for refused, error, told in (
+    for refused, error, message in (
         (
             other.decide(offer, np.random.default_rng(1)),
             InputError,
@@ -521,18 +526,18 @@ def test_a_decision_that_is_not_ones_own_is_refused_and_changes_nothing() -> Non
         (replace(decision, step=9), InputError, "changed on the way"),
         (replace(decision, carry=off), StateError, "do not sum to 1"),
     ):
-        with pytest.raises(error, match=told):
+        with pytest.raises(error, match=message):
             policy.commit(refused)
         assert state_to_bytes(policy.state()) == before
 
 
-def test_a_walk_does_not_go_back() -> None:
+def test_walk_rejects_earlier_decisions() -> None:
     """Decisions of the past, of this episode and the one before, with and without trees."""
     problem = world()
     policy = gp_md(problem.model, trees=2)
     rounds = played(policy, problem, range(1, 8), np.random.default_rng(0))
-    again = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
-    for walker in (policy, again):
+    restored = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
+    for walker in (policy, restored):
         before = state_to_bytes(walker.state())
         for _, late in rounds[:-1]:
             with pytest.raises(
@@ -543,9 +548,9 @@ def test_a_walk_does_not_go_back() -> None:
         assert state_to_bytes(walker.state()) == before
 
 
-def test_whoever_reads_during_a_commit_sees_one_moment() -> None:
+def test_reads_during_a_commit_are_consistent() -> None:
     problem = world()
-    asked = 0
+    calls = 0
 
     class Watched(TreeIndexPolicy):
         """Another thread may ask between any two changes: here it does."""
@@ -553,12 +558,12 @@ def test_whoever_reads_during_a_commit_sees_one_moment() -> None:
         watched = False
 
         def __setattr__(self, name: str, value: object) -> None:
-            nonlocal asked
+            nonlocal calls
             super().__setattr__(name, value)
             if Watched.watched:
-                asked += 1
+                calls += 1
                 self.decide(
-                    problem.offer(3).after(np.array([0])), np.random.default_rng(asked)
+                    problem.offer(3).after(np.array([0])), np.random.default_rng(calls)
                 )
 
     policy = Watched(**gp_md(problem.model, trees=2).parameters())
@@ -569,7 +574,7 @@ def test_whoever_reads_during_a_commit_sees_one_moment() -> None:
         Watched.watched = True
         policy.commit(decision)
         Watched.watched = False
-    assert asked >= 6
+    assert calls >= 6
 
 
 def test_tau_is_checked_when_the_policy_is_made() -> None:
@@ -577,7 +582,7 @@ def test_tau_is_checked_when_the_policy_is_made() -> None:
         gp_md(world().model, tau=1.005)
 
 
-def test_what_could_not_be_learned_later_is_refused_at_once() -> None:
+def test_feedback_that_could_not_be_learned_is_rejected_immediately() -> None:
     problem = world()
     policy = gp_md(problem.model)
     rounds = played(policy, problem, range(1, 8), np.random.default_rng(0))
@@ -608,7 +613,7 @@ def test_what_could_not_be_learned_later_is_refused_at_once() -> None:
 
 
 def test_arms_of_one_episode_have_the_same_columns() -> None:
-    """Before anything is learned, the posterior does not know how many there are."""
+    """Before the first observation, the posterior has no number of columns."""
     points = np.linspace(0.0, 1.0, 4)[:, None]
     model = Model(
         kernel=SquaredExponential(), noise_variance=0.1, oracle=TopK(k=1), horizon=5,
@@ -661,36 +666,36 @@ def test_rewards_that_are_held_are_copies() -> None:
 
 
 @pytest.mark.parametrize("update", ["episode", "step"])
-def test_expected_costs_are_those_of_all_ways_it_might_go(update: Any) -> None:
-    """Every way through an episode, by its probability: what is paid, and what was expected of it."""
+def test_expected_costs_average_over_all_walks(update: Any) -> None:
+    """Every walk through an episode, weighted by its probability: costs and expectations."""
     problem = world(seed=6, side=2, episode=3, contexts=2, rho=3.0)
 
-    def fresh() -> TreeIndexPolicy:
+    def new_policy() -> TreeIndexPolicy:
         return gp_md(problem.model, update=update, width=0.2, kappa=8.0)
 
     def ways(policy: Any, action: Any, step: int) -> np.ndarray[Any, Any]:
-        """Mass, what is paid and what was expected, over all that may still happen."""
+        """Mass, cost and expected cost over all continuations."""
         if step > 6:
             return np.array([1.0, 0.0, 0.0])
-        offer, found, total = problem.offer(step).after(action), {}, np.zeros(3)
+        offer, decisions, total = problem.offer(step).after(action), {}, np.zeros(3)
         for seed in range(150):  # draws until all that is not very improbable was there
             decision = policy.decide(offer, np.random.default_rng(seed))
-            found.setdefault(int(decision.positions[0]), decision)
-        for decision in found.values():
+            decisions.setdefault(int(decision.positions[0]), decision)
+        for decision in decisions.values():
             feedback = problem.feedback(offer, decision, np.zeros(4))
-            told = problem.metrics(offer, decision, feedback)
-            after = fresh().restored(policy.state())
+            metrics = problem.metrics(offer, decision, feedback)
+            after = new_policy().restored(policy.state())
             after.commit(decision)
             after.learn(offer, decision, feedback, np.random.default_rng(0))
-            rest = ways(after, decision.action, step + 1)
+            remaining = ways(after, decision.action, step + 1)
             here = (
-                np.array([0.0, told["total_cost"], told["expected_total_cost"]])
-                * rest[0]
+                np.array([0.0, metrics["total_cost"], metrics["expected_total_cost"]])
+                * remaining[0]
             )
-            total += decision.propensity * (rest + here)
+            total += decision.propensity * (remaining + here)
         return total
 
-    policy = fresh()
+    policy = new_policy()
     action = played(policy, problem, range(1, 4), np.random.default_rng(0))[-1][
         1
     ].action
@@ -704,8 +709,8 @@ def test_expected_costs_are_those_of_all_ways_it_might_go(update: Any) -> None:
     assert paid > 0.0
 
 
-def test_who_holds_rewards_for_ever_is_told() -> None:
-    """Without episodes, what is to be learned when one begins is never learned."""
+def test_rewards_held_indefinitely_raise_a_warning() -> None:
+    """Without episodes, rewards held for the next episode are never learned."""
     points = np.linspace(0.0, 1.0, 3)[:, None]
     model = Model(
         kernel=SquaredExponential(), noise_variance=0.1, oracle=TopK(k=1), horizon=2000,
@@ -752,9 +757,7 @@ def test_one_action_a_round() -> None:
         md_known(replace(problem.model, oracle=TopK(k=2)), problem=problem)
 
 
-def test_rewards_that_the_posterior_has_no_room_for_are_refused_when_they_come() -> (
-    None
-):
+def test_rewards_beyond_the_posteriors_capacity_are_rejected_on_arrival() -> None:
     """Not when the next episode begins: then no decision could be made any more."""
     points = np.linspace(0.0, 1.0, 4)[:, None]
     policy = TreeIndexPolicy(
@@ -798,7 +801,7 @@ def test_rewards_that_the_posterior_has_no_room_for_are_refused_when_they_come()
         ),
     ],
 )
-def test_wrapped_posteriors_refuse_rewards_without_room_when_they_come(
+def test_wrapped_posteriors_reject_rewards_beyond_capacity_on_arrival(
     wrap: Callable[[StreamingGP], Posterior], learned: list[int]
 ) -> None:
     points = np.linspace(0.0, 1.0, 4)[:, None]
@@ -820,7 +823,7 @@ def test_wrapped_posteriors_refuse_rewards_without_room_when_they_come(
             policy.learn(offer, decision, feedback, rng)
 
 
-def test_separate_learners_refuse_rewards_without_room_when_they_come() -> None:
+def test_separate_learners_reject_rewards_beyond_capacity_on_arrival() -> None:
     points = np.arange(2.0)[:, None]
     inside = StreamingGP(Matern(nu=0.5, lengthscale=0.1), 0.1, most_exact=2)
     gp = Separate(inside, column=0)
@@ -830,7 +833,7 @@ def test_separate_learners_refuse_rewards_without_room_when_they_come() -> None:
         gp.check_room(points[[1, 0]], [1.0, 2.0], [0.1, 0.2])
 
 
-def test_room_that_an_alarm_makes_is_used() -> None:
+def test_capacity_freed_by_an_alarm_is_used() -> None:
     inside = StreamingGP(Matern(nu=0.5, lengthscale=0.1), 0.1, most_exact=3)
     gp = ChangeDetecting(inside, run_length=10.0)
     gp.observe([[0.0, step] for step in (1, 2, 3)], [0.1, -0.1, 0.0])
@@ -840,9 +843,7 @@ def test_room_that_an_alarm_makes_is_used() -> None:
     assert gp.count == 3
 
 
-def test_algorithm_1_stays_where_it_starts_in_its_first_episode_unless_it_starts_warm() -> (
-    None
-):
+def test_algorithm_1_keeps_its_start_in_the_first_episode_unless_warm_started() -> None:
     """Before data all lower bounds are equal, and equal costs move nothing."""
     moves = {}
     for first in ("episode", "step"):

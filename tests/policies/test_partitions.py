@@ -28,10 +28,13 @@ def offer(step: int, features: Any) -> Offer:
 
 def teach(policy: Any, step: int, features: Any, rewards: Any) -> None:
     """All of these arms were chosen, and yielded these rewards."""
-    given, positions = offer(step, features), np.arange(len(rewards))
+    round_offer, positions = offer(step, features), np.arange(len(rewards))
     decision = Decision(step=step, action=positions, positions=positions)
     policy.learn(
-        given, decision, Feedback(positions=positions, rewards=np.array(rewards)), rng()
+        round_offer,
+        decision,
+        Feedback(positions=positions, rewards=np.array(rewards)),
+        rng(),
     )
 
 
@@ -103,9 +106,9 @@ def test_the_tree_equals_the_slow_one(seed: int, d: int, wide: bool) -> None:
         )  # corners and edges of cells, too
         rewards = draw.normal(size=6)
         if len(slow.leaves) > 1:
-            found = ours._desirability(contexts, step, rng())
+            indices = ours._desirability(contexts, step, rng())
             np.testing.assert_allclose(
-                found, [slow.index(x) for x in contexts], rtol=1e-12
+                indices, [slow.index(x) for x in contexts], rtol=1e-12
             )
         teach(ours, step, contexts, rewards)
         slow.learn(contexts, rewards)
@@ -126,17 +129,18 @@ def test_an_index_by_hand() -> None:
     )
     teach(tree, 3, [[0.2]] * 1, [0.25])
     own = 0.25 + math.sqrt(2 * math.log(7))
-    found = tree._desirability(np.array([[0.3]]), 4, rng())
-    np.testing.assert_allclose(found, min(own, root) + 0.5 + 2 * 0.5)
+    index = tree._desirability(np.array([[0.3]]), 4, rng())
+    np.testing.assert_allclose(index, min(own, root) + 0.5 + 2 * 0.5)
 
 
 def test_before_the_first_cut_arms_are_chosen_at_random() -> None:
-    tree, given = (
+    tree, first_offer = (
         AdaptiveTree(oracle=TopK(k=2), horizon=1000),
         offer(1, rng(5).random((9, 2))),
     )
     chosen = {
-        tuple(tree.decide(given, rng(seed)).positions.tolist()) for seed in range(40)
+        tuple(tree.decide(first_offer, rng(seed)).positions.tolist())
+        for seed in range(40)
     }
     assert len(chosen) > 20
 
@@ -156,14 +160,16 @@ def test_v1_is_the_diameter_where_it_is_not_given() -> None:
 def test_scaled_indices_lie_between_0_and_1() -> None:
     tree = AdaptiveTree(oracle=TopK(k=1), horizon=9, scaled=True)
     plain = AdaptiveTree(oracle=TopK(k=1), horizon=9)
-    for each in (tree, plain):
-        teach(each, 1, [[0.1], [0.1], [0.2], [0.9], [0.8]], [1.0, 0.9, 1.0, 0.0, 0.1])
-        teach(each, 2, [[0.1], [0.1], [0.9]], [1.0, 0.9, 0.0])
-    asked = np.array([[0.1], [0.6], [0.9]])
-    index = plain._desirability(asked, 3, rng())
+    for learner in (tree, plain):
+        teach(
+            learner, 1, [[0.1], [0.1], [0.2], [0.9], [0.8]], [1.0, 0.9, 1.0, 0.0, 0.1]
+        )
+        teach(learner, 2, [[0.1], [0.1], [0.9]], [1.0, 0.9, 0.0])
+    queries = np.array([[0.1], [0.6], [0.9]])
+    index = plain._desirability(queries, 3, rng())
     expected = (index - index.min()) / (index.max() - index.min())
-    np.testing.assert_allclose(tree._desirability(asked, 3, rng()), expected)
-    np.testing.assert_array_equal(tree._desirability(asked[:1], 3, rng()), [1.0])
+    np.testing.assert_allclose(tree._desirability(queries, 3, rng()), expected)
+    np.testing.assert_array_equal(tree._desirability(queries[:1], 3, rng()), [1.0])
 
 
 def test_costs_turn_the_sign() -> None:
@@ -189,16 +195,16 @@ def test_cells_are_cut_while_there_is_room() -> None:
 
 @pytest.mark.parametrize("policy", [AdaptiveTree, Hypercubes])
 def test_contexts_outside_the_unit_cube_are_refused(policy: Any) -> None:
-    made = policy(oracle=TopK(k=1), horizon=9)
+    learner = policy(oracle=TopK(k=1), horizon=9)
     with pytest.raises(
         InputError, match=r"arm 1 has the features \[1.5\]; scale every column"
     ):
-        made.decide(offer(1, [[0.5], [1.5]]), rng())
-    teach(made, 1, [[0.5]], [1.0])
+        learner.decide(offer(1, [[0.5], [1.5]]), rng())
+    teach(learner, 1, [[0.5]], [1.0])
     with pytest.raises(
         InputError, match="2 feature columns, but those observed before have 1"
     ):
-        made.decide(offer(2, [[0.5, 0.5]]), rng())
+        learner.decide(offer(2, [[0.5, 0.5]]), rng())
 
 
 def test_a_tree_is_for_few_columns() -> None:
@@ -225,10 +231,10 @@ def test_rare_cubes_come_first_then_the_best_means() -> None:
     left, right = [[0.1]] * 7, [[0.9]] * 6
     teach(cubes, 1, left, [1.0] * 7)
     teach(cubes, 2, right, [0.0] * 6)
-    asked = offer(9, [[0.2], [0.5], [0.4], [1.0], [0.7]])
+    next_offer = offer(9, [[0.2], [0.5], [0.4], [1.0], [0.7]])
     for seed in range(20):  # three arms lie in the cube on the right
-        assert set(cubes.decide(asked, rng(seed)).positions.tolist()) <= {1, 3, 4}
-    some = replace(asked, available=np.array([True, True, True, False, False]))
+        assert set(cubes.decide(next_offer, rng(seed)).positions.tolist()) <= {1, 3, 4}
+    some = replace(next_offer, available=np.array([True, True, True, False, False]))
     for seed in range(20):
         assert cubes.decide(some, rng(seed)).positions.tolist() == [
             1,
@@ -236,29 +242,31 @@ def test_rare_cubes_come_first_then_the_best_means() -> None:
         ]  # then the best mean
     teach(cubes, 3, [[0.6]], [0.0])
     for seed in range(20):
-        assert cubes.decide(asked, rng(seed)).positions.tolist() == [0, 2]
+        assert cubes.decide(next_offer, rng(seed)).positions.tolist() == [0, 2]
 
 
 def test_under_explored_arms_are_taken_at_random() -> None:
-    cubes, given = (
+    cubes, next_offer = (
         Hypercubes(oracle=TopK(k=1), horizon=16),
         offer(5, np.linspace(0, 1, 5)[:, None]),
     )
-    draws = [int(cubes.decide(given, rng(seed)).positions[0]) for seed in range(1000)]
+    draws = [
+        int(cubes.decide(next_offer, rng(seed)).positions[0]) for seed in range(1000)
+    ]
     counts = np.bincount(draws, minlength=5)
     assert (np.abs(counts - 200) <= 5.0 * math.sqrt(1000 * 0.2 * 0.8)).all()
 
 
-def test_cells_and_cubes_know_their_states() -> None:
+def test_cells_and_cubes_restore_from_their_states() -> None:
     tree, cubes = (
         AdaptiveTree(oracle=TopK(k=1), horizon=9),
         Hypercubes(oracle=TopK(k=1), horizon=9),
     )
-    for made in (tree, cubes):
+    for learner in (tree, cubes):
         for step in range(1, 12):
-            teach(made, step, rng(step).random((6, 2)), rng(step).normal(size=6))
+            teach(learner, step, rng(step).random((6, 2)), rng(step).normal(size=6))
     assert tree.cells > 4
-    for made, harms in (
+    for learner, harms in (
         (
             tree,
             {
@@ -276,16 +284,16 @@ def test_cells_and_cubes_know_their_states() -> None:
             },
         ),
     ):
-        state = restored(made.state())
-        asked = rng(9).random((5, 2))
+        state = restored(learner.state())
+        queries = rng(9).random((5, 2))
         np.testing.assert_array_equal(
-            made.restored(state)._desirability(asked, 9, rng()),
-            made._desirability(asked, 9, rng()),
+            learner.restored(state)._desirability(queries, 9, rng()),
+            learner._desirability(queries, 9, rng()),
         )
         for name, harm in harms.items():
             arrays = {**state.arrays, name: harm(state.arrays[name])}
             with pytest.raises(StateError, match="damaged"):
-                made.restored(replace(state, arrays=arrays))
+                learner.restored(replace(state, arrays=arrays))
     state = restored(
         cubes.state()
     )  # there are ⌈9^{1/5}⌉ = 2 cubes along an axis: 0 and 1
@@ -299,9 +307,9 @@ def test_by_their_published_names(name: str) -> None:
     problem = registry.build(
         "problem", {"name": "crowdsourcing", "source": "synthetic"}, seed=0, horizon=7
     )
-    made = registry.build("policy", {"name": name}, model=problem.model)
-    assert made.horizon == 7
-    assert made.oracle == problem.model.oracle
+    built = registry.build("policy", {"name": name}, model=problem.model)
+    assert built.horizon == 7
+    assert built.oracle == problem.model.oracle
     assert (
         registry.build(
             "policy", {"name": "cc-mab", "tuned_for": 300}, model=problem.model
@@ -337,9 +345,11 @@ def test_options_reach_the_tree() -> None:
     problem = registry.build(
         "problem", {"name": "crowdsourcing", "source": "synthetic"}, seed=0, horizon=7
     )
-    given = {"v1": 0.25, "v2": 0.75, "rho": 0.625, "scaled": True}
-    made = registry.build("policy", {"name": "acc-ucb", **given}, model=problem.model)
-    assert {name: getattr(made, name) for name in given} == given
+    options = {"v1": 0.25, "v2": 0.75, "rho": 0.625, "scaled": True}
+    built = registry.build(
+        "policy", {"name": "acc-ucb", **options}, model=problem.model
+    )
+    assert {name: getattr(built, name) for name in options} == options
 
 
 def test_a_ball_of_another_size_by_hand() -> None:
@@ -348,25 +358,27 @@ def test_a_ball_of_another_size_by_hand() -> None:
     teach(tree, 1, [[0.1]], [0.5])  # √(2 ln 7) = 1.97 ≤ 2
     assert tree.cells == 2
     parent = 0.5 + math.sqrt(2 * math.log(7)) + 2.0
-    found = tree._desirability(np.array([[0.3]]), 2, rng())
-    np.testing.assert_allclose(found, parent + 1.5 + 2 * 0.5 * 1.5)
+    index = tree._desirability(np.array([[0.3]]), 2, rng())
+    np.testing.assert_allclose(index, parent + 1.5 + 2 * 0.5 * 1.5)
 
 
 def test_a_horizon_of_one_round() -> None:
     """ln 1 = 0: what was played is known, what was not is not."""
     tree = AdaptiveTree(oracle=TopK(k=1), horizon=1, v1=1.0)
     teach(tree, 1, [[0.1]], [0.5])
-    found = tree._desirability(np.array([[0.3]]), 2, rng())
-    np.testing.assert_allclose(found, (0.5 + 0.0 + 1.0) + 0.5 + 2 * 0.5)
+    index = tree._desirability(np.array([[0.3]]), 2, rng())
+    np.testing.assert_allclose(index, (0.5 + 0.0 + 1.0) + 0.5 + 2 * 0.5)
 
 
-def test_nothing_is_explored_in_the_first_round() -> None:
+def test_first_choice_is_random() -> None:
     """1^½ ln 1 = 0 plays are few, too: the first choice is at random."""
-    cubes, given = (
+    cubes, first_offer = (
         Hypercubes(oracle=TopK(k=1), horizon=16),
         offer(1, np.linspace(0, 1, 5)[:, None]),
     )
-    assert {int(cubes.decide(given, rng(seed)).positions[0]) for seed in range(60)} == {
+    assert {
+        int(cubes.decide(first_offer, rng(seed)).positions[0]) for seed in range(60)
+    } == {
         0,
         1,
         2,
@@ -384,10 +396,10 @@ def test_rare_cubes_come_before_any_mean() -> None:
 
 def test_cubes_learn_in_any_order_and_trees_do_not() -> None:
     cubes, tree = (
-        made(oracle=TopK(k=1), horizon=9) for made in (Hypercubes, AdaptiveTree)
+        kind(oracle=TopK(k=1), horizon=9) for kind in (Hypercubes, AdaptiveTree)
     )
-    for made in (cubes, tree):
-        teach(made, 2, [[0.5]], [1.0])
+    for learner in (cubes, tree):
+        teach(learner, 2, [[0.5]], [1.0])
     teach(cubes, 1, [[0.5]], [1.0])
     with pytest.raises(
         ConflictError, match="AdaptiveTree learns in the order of decisions"

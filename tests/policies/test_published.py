@@ -1,4 +1,4 @@
-"""Published names: what they are made of, and what they ask of the model."""
+"""Published policies: their parts, and what they require of the model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ARMS = np.linspace(0.0, 1.0, 6)[:, None]
 
 
 def model(**changes: Any) -> Model:
-    told: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "kernel": Matern(),
         "noise_variance": 0.1,
         "oracle": TopK(),
@@ -37,7 +37,7 @@ def model(**changes: Any) -> Model:
         "noise_bound": 0.1,
         "gain": {"name": "constant", "value": 2.0},
     }
-    return Model(**(told | changes))
+    return Model(**(defaults | changes))
 
 
 @pytest.mark.parametrize("delta", [0.1, 0.02])
@@ -73,7 +73,7 @@ def test_the_posterior_fits_the_model() -> None:
             posterior_for(wrong, name)  # type: ignore[arg-type]
 
 
-def test_gamma_is_a_callable_or_left_to_the_belief() -> None:
+def test_gamma_defaults_to_the_beliefs_information_gain() -> None:
     assert gamma_for(model(), "realised") is None
     growth, greedy = gamma_for(model(), "growth"), gamma_for(model(), "greedy")
     assert growth is not None
@@ -100,7 +100,7 @@ def test_gamma_is_a_callable_or_left_to_the_belief() -> None:
         ("gp-ucb-bayesian", {"arms": None}, "needs most_arms"),
     ],
 )
-def test_what_a_policy_needs_is_asked_for(
+def test_missing_policy_requirements_are_named(
     name: str, missing: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
@@ -127,7 +127,7 @@ def test_the_benchmark_has_no_regret() -> None:
 
 
 class Worthwhile:
-    """Somebody's own oracle: every arm that does good, so that it minds signs."""
+    """A user's oracle that selects every arm with positive worth: signs matter."""
 
     deterministic = True
 
@@ -138,7 +138,7 @@ class Worthwhile:
         return Selection(action=positions, positions=positions)
 
 
-def test_chance_is_fair_to_oracles_that_mind_signs() -> None:
+def test_random_policy_is_fair_for_sign_sensitive_oracles() -> None:
     from scipy.sparse import csr_array
 
     both_ways = csr_array([[0, 1, 1, 0], [0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 0]])
@@ -163,9 +163,9 @@ def test_chance_is_fair_to_oracles_that_mind_signs() -> None:
 
 def test_inducing_points_and_steps_reach_the_policy() -> None:
     """Six arms: M is 6. The prior mean goes with it."""
-    made = model(mean=0.25)
+    shifted = model(mean=0.25)
     sparse = registry.build(
-        "policy", {"name": "soclok-ucb", "inducing": 7, "delta": 0.2}, model=made
+        "policy", {"name": "soclok-ucb", "inducing": 7, "delta": 0.2}, model=shifted
     )
     assert isinstance(sparse.posterior, InducingGP)
     assert (sparse.posterior.inducing, sparse.posterior.mean) == (7, 0.25)
@@ -173,7 +173,7 @@ def test_inducing_points_and_steps_reach_the_policy() -> None:
     assert sparse.rule == UCB(schedule=OclokUCB(most_arms=6, delta=0.2))
     for stepwise in (False, True):
         exact = registry.build(
-            "policy", {"name": "oclok-ucb", "stepwise": stepwise}, model=made
+            "policy", {"name": "oclok-ucb", "stepwise": stepwise}, model=shifted
         )
         assert exact.stepwise is stepwise
         assert exact.rule == UCB(schedule=OclokUCB(most_arms=6, delta=0.05))

@@ -85,7 +85,7 @@ def test_thompson_by_table_draws_what_belief_draws() -> None:
 
 
 @compiled
-def test_where_draws_lie_in_memory_does_not_matter() -> None:
+def test_draws_do_not_depend_on_memory_layout() -> None:
     """Some BLAS round by the alignment of a vector; rows of a table start anywhere."""
     arms, rewards = table(1)
     one, other = (FiniteGP(KERNELS[1], arms, 0.03) for _ in range(2))
@@ -105,10 +105,10 @@ def test_where_draws_lie_in_memory_does_not_matter() -> None:
 
 
 @compiled
-def test_how_the_table_is_cut_does_not_matter() -> None:
+def test_table_results_do_not_depend_on_blocks() -> None:
     arms, rewards = table(2)
-    whole, parts = (FiniteGP(KERNELS[0], arms, 0.03) for _ in range(2))
-    expected = whole.play_table(rewards, np.full(ROUNDS, 2.0))
+    at_once, parts = (FiniteGP(KERNELS[0], arms, 0.03) for _ in range(2))
+    expected = at_once.play_table(rewards, np.full(ROUNDS, 2.0))
     pieces = [
         parts.play_table(piece, np.full(len(piece), 2.0))
         for piece in np.split(rewards, [1, 2, 40, 513, 700])
@@ -123,12 +123,14 @@ def test_only_the_played_entries_are_read() -> None:
     played = honest.play_table(rewards, np.full(ROUNDS, 2.0))
     poisoned = np.full_like(rewards, 1e6)
     poisoned[np.arange(ROUNDS), played] = rewards[np.arange(ROUNDS), played]
-    again = FiniteGP(KERNELS[0], arms, 0.03).play_table(poisoned, np.full(ROUNDS, 2.0))
-    np.testing.assert_array_equal(again, played)
+    replayed = FiniteGP(KERNELS[0], arms, 0.03).play_table(
+        poisoned, np.full(ROUNDS, 2.0)
+    )
+    np.testing.assert_array_equal(replayed, played)
 
 
 @compiled
-def test_how_the_arrays_lie_in_memory_does_not_matter() -> None:
+def test_tables_do_not_depend_on_memory_layout() -> None:
     arms, rewards = table(5)
     expected = FiniteGP(KERNELS[0], arms, 0.03).play_table(
         rewards, np.full(ROUNDS, 2.0)
@@ -139,7 +141,7 @@ def test_how_the_arrays_lie_in_memory_does_not_matter() -> None:
     )
 
 
-def test_a_posterior_that_cannot_play_tables_says_so() -> None:
+def test_posterior_without_table_play_raises() -> None:
     arms, rewards = table()
     little = FiniteGP(KERNELS[1], arms, 1e-8)
     visited = FiniteGP(KERNELS[1], arms, 0.03, form="visited")
@@ -150,7 +152,7 @@ def test_a_posterior_that_cannot_play_tables_says_so() -> None:
         assert gp.count == 0
 
 
-def test_bad_tables_are_refused_and_nothing_changes() -> None:
+def test_invalid_tables_are_rejected_without_side_effects() -> None:
     arms, rewards = table()
     gp = FiniteGP(KERNELS[0], arms, 0.03)
     with pytest.raises(ShapeError, match="40 are expected"):
@@ -176,7 +178,7 @@ class Failing:
         return belief.mean + belief.std
 
 
-def test_rounds_before_an_error_are_known_to_be_learned() -> None:
+def test_rounds_before_an_error_count_as_learned() -> None:
     arms, rewards = table()
     policy = IndexPolicy(
         posterior=FiniteGP(KERNELS[0], arms, 0.03), rule=Failing(), oracle=TopK(k=1)

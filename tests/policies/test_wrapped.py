@@ -1,4 +1,4 @@
-"""Any policy with a posterior that resets, notices changes or fits its hyper-parameters again."""
+"""Policies whose posterior resets, detects changes or refits its hyper-parameters."""
 
 from __future__ import annotations
 
@@ -75,21 +75,21 @@ def test_specs_wrap_the_posterior_in_their_order() -> None:
     assert isinstance(outer.posterior.posterior, DriftingGP)
     assert (outer.scale, outer.posterior.every) == (2.0, 5)
     plain = gp_ts(model(), scaled=False)
-    again = wrapped(plain, RESETTING)
-    assert isinstance(again.posterior, Resetting)
-    assert isinstance(plain.posterior, FiniteGP)  # the policy given stays what it is
-    assert {**again.parameters(), "posterior": 0} == {
+    rewrapped = wrapped(plain, RESETTING)
+    assert isinstance(rewrapped.posterior, Resetting)
+    assert isinstance(plain.posterior, FiniteGP)  # the given policy is not modified
+    assert {**rewrapped.parameters(), "posterior": 0} == {
         **plain.parameters(),
         "posterior": 0,
     }
 
 
-def test_every_policy_of_an_experiment_runs_and_comes_back_from_its_state(
+def test_every_policy_of_an_experiment_runs_and_restores(
     tmp_path: Path,
 ) -> None:
-    made = experiment()
-    world = made.build_problem(seed=1, horizon=12)
-    policies = {name: made.build_policy(name, world) for name in POLICIES}
+    setup = experiment()
+    world = setup.build_problem(seed=1, horizon=12)
+    policies = {name: setup.build_policy(name, world) for name in POLICIES}
     simulate(world, policies, rounds=12, seed=1)
     for name, policy in policies.items():
         assert isinstance(policy, IndexPolicy)
@@ -97,7 +97,8 @@ def test_every_policy_of_an_experiment_runs_and_comes_back_from_its_state(
         loaded = superarm.load(tmp_path / "policy.npz")
         offer = world.offer(13)
         one, other = (
-            each.decide(offer, np.random.default_rng(0)) for each in (policy, loaded)
+            player.decide(offer, np.random.default_rng(0))
+            for player in (policy, loaded)
         )
         np.testing.assert_array_equal(one.positions, other.positions, name)
 
@@ -105,20 +106,22 @@ def test_every_policy_of_an_experiment_runs_and_comes_back_from_its_state(
 def test_blocks_are_those_of_r_gp_ucb() -> None:
     world = experiment().build_problem(seed=1, horizon=12)
     options = {"r-gp-ucb": {"block": 4}, "by hand": POLICIES["by hand"]}
-    made = experiment(options)
-    found = simulate(
+    setup = experiment(options)
+    trajectories = simulate(
         world,
-        {name: made.build_policy(name, world) for name in options},
+        {name: setup.build_policy(name, world) for name in options},
         rounds=12,
         seed=1,
     )
-    np.testing.assert_array_equal(found["r-gp-ucb"].choices, found["by hand"].choices)
+    np.testing.assert_array_equal(
+        trajectories["r-gp-ucb"].choices, trajectories["by hand"].choices
+    )
 
 
 def test_late_feedback_reaches_a_wrapped_policy_in_order() -> None:
-    made = experiment()
-    world = made.build_problem(seed=1, horizon=30)
-    policy = made.build_policy("gp-bucb", world)
+    setup = experiment()
+    world = setup.build_problem(seed=1, horizon=30)
+    policy = setup.build_policy("gp-bucb", world)
     assert not policy.exchangeable
     lateness = Lateness(earliest=1, latest=4)
     simulate(world, {"it": policy}, rounds=30, seed=1, lateness=lateness)
@@ -148,20 +151,20 @@ wrapped = ["change-detecting", { name = "resetting", block = 5 }]
     execute(Plan.make(load_experiment(str(path)), out=tmp_path / "whole"))
     execute(Plan.make(load_experiment(str(path)), out=tmp_path / "part"))
     cells = sorted((tmp_path / "part" / "cells").iterdir())
-    kept = {cell.name: cell.read_bytes() for cell in cells}
+    contents = {cell.name: cell.read_bytes() for cell in cells}
     cells[0].unlink()
     execute(Plan.make(load_experiment(str(path)), out=tmp_path / "part"), resume=True)
     assert {
         cell.name: cell.read_bytes()
         for cell in sorted((tmp_path / "part" / "cells").iterdir())
-    } == kept
+    } == contents
     bounds = regret_bounds(Run.load(tmp_path / "whole"))
     assert not bounds.drawn
-    assert all("wrapped" in told for told in bounds.missing.values())
+    assert all("wrapped" in reason for reason in bounds.missing.values())
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("wrappers", "words"),
     [
         (
             "reseting",
@@ -182,19 +185,21 @@ wrapped = ["change-detecting", { name = "resetting", block = 5 }]
         (7, "a wrapper is 7"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_runs(given: Any, words: str) -> None:
+def test_invalid_wrappers_are_rejected_before_anything_runs(
+    wrappers: Any, words: str
+) -> None:
     with pytest.raises(SpecError) as caught:
-        experiment({"gp-ei": {"wrapped": given}})
+        experiment({"gp-ei": {"wrapped": wrappers}})
     assert words in str(caught.value)
     assert str(caught.value).startswith("here: policies.gp-ei: wrapped: ")
 
 
-def test_only_what_has_a_posterior_can_be_wrapped() -> None:
+def test_only_policies_with_a_posterior_can_be_wrapped() -> None:
     with pytest.raises(InputError, match="choose a policy that has one"):
         wrapped(random(model()), RESETTING)
-    made = experiment({"random": {"wrapped": RESETTING}})
+    setup = experiment({"random": {"wrapped": RESETTING}})
     with pytest.raises(InputError, match="leave 'wrapped' out"):
-        made.build_policy("random", made.build_problem(seed=1, horizon=3))
+        setup.build_policy("random", setup.build_problem(seed=1, horizon=3))
     with pytest.raises(SpecError, match="needs block"):
         wrapped(gp_ts(model(), scaled=False), "resetting")
     policy = gp_ts(model(), scaled=False)

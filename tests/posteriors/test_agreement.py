@@ -1,4 +1,4 @@
-"""500 rounds on real roads: three exact posteriors agree, and the sparse one comes to them."""
+"""500 rounds on real roads: three exact posteriors agree, and the sparse one approaches them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_visited_full_and_fresh_posteriors_agree(driven) -> None:
     mean, std = policy.posterior.predict(np.arange(len(model.arms)))
     scale = np.sqrt(model.kernel.diag(model.arms).max())
 
-    # The whole covariance, taken down route by route.
+    # The full covariance, downdated route by route.
     P, m = model.kernel(model.arms), np.array(model.energies)
     prior = P.copy()
     for route, rewards in seen:
@@ -65,9 +65,9 @@ def test_visited_full_and_fresh_posteriors_agree(driven) -> None:
     V = np.flatnonzero(count)
     K_VV = prior[np.ix_(V, V)] + np.diag(model.noise_variance / count[V])
     solved = np.linalg.solve(K_VV, prior[V])
-    fresh = model.energies + solved.T @ (total[V] / count[V] - model.energies[V])
+    direct = model.energies + solved.T @ (total[V] / count[V] - model.energies[V])
     variance = np.diagonal(prior) - np.einsum("ij,ij->j", prior[V], solved)
-    assert np.abs(fresh - mean).max() < 1e-9 * scale
+    assert np.abs(direct - mean).max() < 1e-9 * scale
     assert np.abs(variance - std**2).max() < 1e-9 * scale**2
 
 

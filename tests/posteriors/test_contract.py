@@ -54,7 +54,7 @@ def test_another_kind_or_schema_is_refused(make: Any) -> None:
 
 @pytest.mark.thorough
 @everyone
-def test_a_state_does_not_follow_its_posterior(make: Any) -> None:
+def test_state_is_independent_of_later_updates(make: Any) -> None:
     posterior = make()
     keys = posterior.keys(offer_for(posterior))
     posterior.observe(keys[:2], [1.0, 2.0], rng=rng())
@@ -62,12 +62,12 @@ def test_a_state_does_not_follow_its_posterior(make: Any) -> None:
     mean = posterior.predict(keys).mean
     for step in range(400):  # past every refresh, fold and change of form
         posterior.observe(keys[[step % 6]], [float(step)], rng=rng())
-    again = type(posterior).from_state(state)
-    np.testing.assert_allclose(again.predict(keys).mean, mean, atol=1e-10)
+    reloaded = type(posterior).from_state(state)
+    np.testing.assert_allclose(reloaded.predict(keys).mean, mean, atol=1e-10)
 
 
 @everyone
-def test_what_a_belief_has_computed_stays_readable(make: Any) -> None:
+def test_computed_belief_stays_readable(make: Any) -> None:
     """Mean and std are values; what would have to be computed from the posterior is refused."""
     posterior = make()
     offer = offer_for(posterior)
@@ -81,7 +81,7 @@ def test_what_a_belief_has_computed_stays_readable(make: Any) -> None:
 
 
 @everyone
-def test_conditioning_on_nothing_is_the_belief_itself(make: Any) -> None:
+def test_conditioning_on_no_arms_returns_the_belief(make: Any) -> None:
     posterior = make()
     belief = posterior.belief(offer_for(posterior))
     none = belief.condition(np.empty(0, dtype=np.intp))

@@ -1,4 +1,4 @@
-"""Rewards that drift, against eqs. 7 and 8 of bogunovic2016time with whole matrices."""
+"""Rewards that drift, against eqs. 7 and 8 of bogunovic2016time with dense matrices."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ DRIFTS: dict[str, Kernel] = {
 }
 
 
-def whole(
+def dense_posterior(
     kernel: Kernel,
     drift: Kernel,
     keys: Floats,
     rewards: Floats,
-    asked: Floats,
+    queries: Floats,
     noise: Any = NOISE,
 ) -> Any:
     """Mean and covariance by eqs. 7 and 8, for any times and any kernel of time."""
@@ -58,9 +58,9 @@ def whole(
         space = kernel(ARMS[a[:, 0].astype(int)], ARMS[b[:, 0].astype(int)])
         return space * drift(a[:, 1:], b[:, 1:])
 
-    K, k = covariance(keys, keys) + noise * np.eye(len(keys)), covariance(asked, keys)
+    K, k = covariance(keys, keys) + noise * np.eye(len(keys)), covariance(queries, keys)
     solved = np.linalg.solve(K, np.column_stack([rewards, k.T]))
-    return k @ solved[:, 0], covariance(asked, asked) - k @ solved[:, 1:]
+    return k @ solved[:, 0], covariance(queries, queries) - k @ solved[:, 1:]
 
 
 def observations(seed: int, count: int, last: int) -> tuple[Floats, Floats]:
@@ -90,18 +90,20 @@ def test_the_textbook_formula(kernel: Kernel, drift: Kernel, form: Any) -> None:
     for key, reward in zip(keys[:150], rewards[:150], strict=True):
         gp.observe(key[None], [reward])
     gp.observe(keys[150:], rewards[150:])
-    asked = questions(200.0)
-    mean, cov = whole(kernel, drift, keys, rewards, asked)
-    found = gp.predict(asked, return_cov=True)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
-    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
-    np.testing.assert_allclose(gp.predict(asked).std, np.sqrt(np.diag(cov)), atol=1e-9)
+    queries = questions(200.0)
+    mean, cov = dense_posterior(kernel, drift, keys, rewards, queries)
+    predicted = gp.predict(queries, return_cov=True)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(predicted.cov, cov, atol=1e-9)
+    np.testing.assert_allclose(
+        gp.predict(queries).std, np.sqrt(np.diag(cov)), atol=1e-9
+    )
     # One time for all, which is what a round asks about.
     now = np.column_stack([np.arange(len(ARMS)), np.full(len(ARMS), 203.0)])
-    mean, cov = whole(kernel, drift, keys, rewards, now)
-    found = gp.predict(now, return_cov=True)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
-    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
+    mean, cov = dense_posterior(kernel, drift, keys, rewards, now)
+    predicted = gp.predict(now, return_cov=True)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(predicted.cov, cov, atol=1e-9)
     size = len(drift.state_space().output)
     limit = (
         (2 * len(ARMS) * size + 64) + 64 if gp.form == "folded" else len(ARMS) * size
@@ -127,7 +129,7 @@ def test_the_textbook_formula(kernel: Kernel, drift: Kernel, form: Any) -> None:
 def test_feedback_in_any_order_and_parts(
     seed: int, drift: str, form: Any, parts: int, restart: bool
 ) -> None:
-    """What comes late is learned as of its own time: equal to all at once, in time."""
+    """Late feedback is learned at its own time: equal to learning everything in order."""
     keys, rewards = observations(seed, 40, 60)
     rng = np.random.default_rng(seed)
     order = rng.permutation(40)
@@ -137,11 +139,11 @@ def test_feedback_in_any_order_and_parts(
         gp.observe(keys[part], rewards[part], noise[part])
         if restart and number == parts // 2:
             gp = DriftingGP.from_state(gp.state())
-    asked = questions(31.0)
-    mean, cov = whole(ROUGH, DRIFTS[drift], keys, rewards, asked, noise)
-    found = gp.predict(asked, return_cov=True)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
-    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
+    queries = questions(31.0)
+    mean, cov = dense_posterior(ROUGH, DRIFTS[drift], keys, rewards, queries, noise)
+    predicted = gp.predict(queries, return_cov=True)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(predicted.cov, cov, atol=1e-9)
     K = ROUGH(ARMS[keys[:, 0].astype(int)]) * DRIFTS[drift](keys[:, 1:])
     weight = 1.0 / np.sqrt(noise)
     information = 0.5 * np.linalg.slogdet(np.eye(40) + K * np.outer(weight, weight))[1]
@@ -149,8 +151,8 @@ def test_feedback_in_any_order_and_parts(
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_late_feedback_goes_on_from_a_checkpoint(form: Any) -> None:
-    """After hundreds of rounds, what is a little late is folded in without the rounds before."""
+def test_late_feedback_resumes_from_a_checkpoint(form: Any) -> None:
+    """After hundreds of rounds, slightly late feedback is learned without replaying earlier rounds."""
     drift = Temporal(epsilon=0.02)
     rng = np.random.default_rng(5)
     keys = np.column_stack([rng.integers(0, 25, 400), np.arange(400.0)])
@@ -160,7 +162,7 @@ def test_late_feedback_goes_on_from_a_checkpoint(form: Any) -> None:
     for place in range(400):
         if place not in late:
             gp.observe(keys[place : place + 1], rewards[place : place + 1])
-    ages = [400 - each.steps for each in gp._checkpoints]
+    ages = [400 - checkpoint.steps for checkpoint in gp._checkpoints]
     assert len(ages) <= 10
     assert min(ages) <= 52  # the 20 that are missing, and 32
     steps: list[int] = []
@@ -174,16 +176,18 @@ def test_late_feedback_goes_on_from_a_checkpoint(form: Any) -> None:
     for place in np.sort(late)[::-1]:
         gp.observe(keys[place : place + 1], rewards[place : place + 1])
     assert steps[0] <= 5 + 2 * 32 + 20
-    mean, cov = whole(ROUGH, drift, keys, rewards, asked := questions(400.0))
-    found = gp.predict(asked, return_cov=True)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
-    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
+    mean, cov = dense_posterior(
+        ROUGH, drift, keys, rewards, queries := questions(400.0)
+    )
+    predicted = gp.predict(queries, return_cov=True)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(predicted.cov, cov, atol=1e-9)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("drift", DRIFTS.values(), ids=DRIFTS)
-def test_questions_about_the_past(drift: Kernel, form: Any) -> None:
+def test_queries_about_the_past(drift: Kernel, form: Any) -> None:
     """Any moments, before and after the last observation, together: by eqs. 7 and 8."""
     keys, rewards = observations(8, 200, 300)
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=drift, form=form)
@@ -194,14 +198,16 @@ def test_questions_about_the_past(drift: Kernel, form: Any) -> None:
     times = np.concatenate(
         [rng.uniform(first, 160.0, 20), keys[[150, 150, 160, 199, 199], 1]]
     )
-    asked = np.column_stack([rng.integers(0, 25, 25), times])
-    mean, cov = whole(ROUGH, drift, keys, rewards, asked)
+    queries = np.column_stack([rng.integers(0, 25, 25), times])
+    mean, cov = dense_posterior(ROUGH, drift, keys, rewards, queries)
     before = gp.state()
-    found = gp.predict(asked, return_cov=True)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
-    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
-    np.testing.assert_allclose(gp.predict(asked).std, np.sqrt(np.diag(cov)), atol=1e-9)
-    draws = gp.sample(asked, np.random.default_rng(0), size=2000) - mean
+    predicted = gp.predict(queries, return_cov=True)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(predicted.cov, cov, atol=1e-9)
+    np.testing.assert_allclose(
+        gp.predict(queries).std, np.sqrt(np.diag(cov)), atol=1e-9
+    )
+    draws = gp.sample(queries, np.random.default_rng(0), size=2000) - mean
     error = np.sqrt((np.outer(np.diag(cov), np.diag(cov)) + cov**2) / 2000)
     assert (np.abs(draws.T @ draws / 2000 - cov) <= 5.0 * error + 1e-9).all()
     np.testing.assert_array_equal(
@@ -211,7 +217,7 @@ def test_questions_about_the_past(drift: Kernel, form: Any) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_arms_chosen_before_the_last_observation_and_not_yet_seen(form: Any) -> None:
-    """What is awaited may be older than what is known: its own time counts."""
+    """Pending arms may be older than the observations: their own time counts."""
     drift = Temporal(epsilon=0.05)
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=drift, form=form)
     keys, rewards = observations(10, 60, 80)
@@ -219,38 +225,40 @@ def test_arms_chosen_before_the_last_observation_and_not_yet_seen(form: Any) -> 
     awaited = np.array([[3.0, 20.5], [4.0, 38.0], [3.0, 45.0]])
     offer = Offer(step=1, arms=Arms.numbered(ARMS), time=46.0)
     belief = gp.belief(offer, awaited)
-    asked = gp.keys(offer)
-    mean, _ = whole(ROUGH, drift, keys, rewards, asked)
-    _, cov = whole(ROUGH, drift, np.vstack([keys, awaited]), np.zeros(63), asked)
+    queries = gp.keys(offer)
+    mean, _ = dense_posterior(ROUGH, drift, keys, rewards, queries)
+    _, cov = dense_posterior(
+        ROUGH, drift, np.vstack([keys, awaited]), np.zeros(63), queries
+    )
     np.testing.assert_allclose(belief.mean, mean, atol=1e-9)
     np.testing.assert_allclose(belief.std, np.sqrt(np.diag(cov)), atol=1e-9)
     np.testing.assert_allclose(belief.cov, cov, atol=1e-9)
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
-def test_what_is_kept_stays_flat(at_once: int) -> None:
+def test_memory_stays_bounded(at_once: int) -> None:
     """(1 − ε)^{Δ/2} < 1e-13 for Δ ≥ 268 at ε = 0.2; checkpoints lie within a factor of two or so."""
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.2))
-    rng, held = np.random.default_rng(0), []
+    rng, sizes = np.random.default_rng(0), []
     for step in range(0, 3000, at_once):
         times = np.arange(step, step + at_once)
         gp.observe(
             np.column_stack([rng.integers(0, 25, at_once), times]),
             rng.standard_normal(at_once),
         )
-        held.append(len(gp.remembered.noise))
-    assert 268 <= max(held[len(held) // 2 :]) <= 2 * 268 + 4 * 32
+        sizes.append(len(gp.remembered.noise))
+    assert 268 <= max(sizes[len(sizes) // 2 :]) <= 2 * 268 + 4 * 32
     assert len(gp._checkpoints) <= 12
     still = DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.0))
     for step in range(3000):
         still.observe([[step % 25, step]], [1.0])
-    ages = [3000 - each.steps for each in still._checkpoints]
+    ages = [3000 - checkpoint.steps for checkpoint in still._checkpoints]
     assert len(ages) <= 2 * 12
     assert all(older <= 2 * younger + 64 for older, younger in pairwise(ages))
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_question_about_the_past_changes_nothing(form: Any) -> None:
+def test_query_about_the_past_has_no_side_effects(form: Any) -> None:
     gp = DriftingGP(ROUGH, ARMS, NOISE, form=form)
     gp.observe([[0, 1.0], [1, 2.0]], [1.0, -1.0])
     before, rank = state_to_bytes(gp.state()), gp.rank
@@ -268,16 +276,19 @@ def test_answers_about_the_past_are_those_of_now() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_state_with_other_parts_is_learned_anew(form: Any) -> None:
+def test_state_with_other_parts_is_relearned(form: Any) -> None:
     keys, rewards = observations(11, 40, 60)
     gp = DriftingGP(SMOOTH, ARMS, NOISE, 2.0, form=form)
     gp.observe(keys, rewards)
     for other in ({"kernel": ROUGH}, {"drift": Temporal(epsilon=0.3)}, {"mean": 10.0}):
-        fresh = DriftingGP(**{**gp.parameters(), **other})
-        fresh.observe(keys, rewards)
-        again = DriftingGP.from_state(gp.state(), **other)
-        asked = questions(31.0)
-        ours, theirs = (each.predict(asked, return_cov=True) for each in (again, fresh))
+        relearned = DriftingGP(**{**gp.parameters(), **other})
+        relearned.observe(keys, rewards)
+        restored = DriftingGP.from_state(gp.state(), **other)
+        queries = questions(31.0)
+        ours, theirs = (
+            posterior.predict(queries, return_cov=True)
+            for posterior in (restored, relearned)
+        )
         np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-10)
         np.testing.assert_allclose(ours.cov, theirs.cov, atol=1e-10)
 
@@ -290,7 +301,7 @@ def test_without_drift_the_folded_form_does_not_grow() -> None:
     assert gp.rank <= 2 * 25 + 64
 
 
-def test_it_is_the_streaming_posterior_with_a_temporal_kernel() -> None:
+def test_drifting_posterior_equals_streaming_with_a_temporal_kernel() -> None:
     keys, rewards = observations(3, 60, 80)
     space = SquaredExponential(lengthscale=0.3, columns=(0, 1))
     timed = StreamingGP(space * Temporal(epsilon=0.05, column=2), NOISE, timed=True)
@@ -337,18 +348,18 @@ def test_a_visited_form_that_grows_is_folded() -> None:
     assert forms == {"visited", "folded"}
     assert gp.rank <= 150
     assert 0.0 < gp.tolerance <= TRUNCATION
-    asked = np.column_stack([np.arange(0, 700, 50), np.full(14, 301.0)])
+    queries = np.column_stack([np.arange(0, 700, 50), np.full(14, 301.0)])
 
     def covariance(a: Floats, b: Floats) -> Floats:
         return kernel(grid[a[:, 0].astype(int)], grid[b[:, 0].astype(int)]) * drift(
             a[:, 1:], b[:, 1:]
         )
 
-    K, k = covariance(keys, keys) + NOISE * np.eye(300), covariance(asked, keys)
-    mean, cov = gp.predict(asked, return_cov=True)
+    K, k = covariance(keys, keys) + NOISE * np.eye(300), covariance(queries, keys)
+    mean, cov = gp.predict(queries, return_cov=True)
     np.testing.assert_allclose(mean, k @ np.linalg.solve(K, rewards), atol=1e-9)
     np.testing.assert_allclose(
-        cov, covariance(asked, asked) - k @ np.linalg.solve(K, k.T), atol=1e-9
+        cov, covariance(queries, queries) - k @ np.linalg.solve(K, k.T), atol=1e-9
     )
 
 
@@ -364,11 +375,11 @@ def test_a_reward_with_little_noise_changes_the_form(least: float) -> None:
     gp.observe(keys[:30], rewards[:30], noise[:30])
     gp.observe(keys[30:], rewards[30:], noise[30:])
     assert gp.form == "folded"
-    asked = questions(50.0)
-    mean, cov = whole(ROUGH, Temporal(), keys, rewards, asked, noise)
-    found = gp.predict(asked, return_cov=True)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-8)
-    np.testing.assert_allclose(found.cov, cov, atol=1e-8)
+    queries = questions(50.0)
+    mean, cov = dense_posterior(ROUGH, Temporal(), keys, rewards, queries, noise)
+    predicted = gp.predict(queries, return_cov=True)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-8)
+    np.testing.assert_allclose(predicted.cov, cov, atol=1e-8)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -380,15 +391,15 @@ def test_joint_draws_have_the_covariance(form: Any, drift: str) -> None:
     for known in (False, True):
         if known:
             gp.observe(keys, rewards)
-        asked = gp.keys(offer)
-        mean, cov = gp.predict(asked, return_cov=True)
-        draws = gp.sample(asked, np.random.default_rng(0), size=4000) - mean
+        queries = gp.keys(offer)
+        mean, cov = gp.predict(queries, return_cov=True)
+        draws = gp.sample(queries, np.random.default_rng(0), size=4000) - mean
         # Standard error of a covariance: √((σ_i²σ_j² + σ_ij²)/4000); 300 pairs, five of them.
         error = np.sqrt((np.outer(np.diag(cov), np.diag(cov)) + cov**2) / 4000)
         assert (np.abs(draws.T @ draws / 4000 - cov) <= 5.0 * error + 1e-9).all()
 
 
-# --- what is forgotten, what is refused --------------------------------------------------
+# --- forgetting and rejected input -------------------------------------------------------
 
 
 def test_old_observations_are_forgotten() -> None:
@@ -399,7 +410,7 @@ def test_old_observations_are_forgotten() -> None:
     assert 20 <= len(gp.remembered.noise) <= 20 + 2 * 32
     before = gp.predict(questions(300.0)).mean
     information = gp.information_gain
-    gp.observe([[3, 100.0], [4, 200.0]], [9.0, 9.0])  # nothing is left of them
+    gp.observe([[3, 100.0], [4, 200.0]], [9.0, 9.0])  # they are forgotten
     assert (gp.count, gp.ignored) == (302, 2)
     assert gp.information_gain == information
     np.testing.assert_array_equal(gp.predict(questions(300.0)).mean, before)
@@ -409,14 +420,14 @@ def test_old_observations_are_forgotten() -> None:
             match=r"time 200 is forgotten: what was observed until 2\d\d",
         ):
             ask([[3, 300.0], [4, 200.0]])
-    # Chosen so long ago, and never seen: it says nothing of now.
+    # Chosen long ago and never observed: irrelevant now.
     offer = Offer(step=1, arms=Arms.numbered(ARMS), time=300.0)
     awaited = gp.belief(offer, np.array([[4.0, 200.0]]))
     np.testing.assert_allclose(awaited.std, gp.belief(offer).std, rtol=1e-12)
-    again = DriftingGP.from_state(gp.state())
-    again.observe([[3, 100.0]], [9.0])
-    assert again.ignored == 3
-    np.testing.assert_array_equal(again.predict(questions(300.0)).mean, before)
+    restored = DriftingGP.from_state(gp.state())
+    restored.observe([[3, 100.0]], [9.0])
+    assert restored.ignored == 3
+    np.testing.assert_array_equal(restored.predict(questions(300.0)).mean, before)
 
 
 @pytest.mark.parametrize(
@@ -489,7 +500,7 @@ def test_many_rewards_of_one_time() -> None:
     keys = np.column_stack([np.arange(25), np.ones(25)])
     merged.observe(keys, np.bincount(rows, rewards / noise) / weight, 1.0 / weight)
     ours, theirs = (
-        each.predict(questions(2.0), return_cov=True) for each in (gp, merged)
+        posterior.predict(questions(2.0), return_cov=True) for posterior in (gp, merged)
     )
     np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-10)
     np.testing.assert_allclose(ours.cov, theirs.cov, atol=1e-10)
@@ -502,15 +513,15 @@ def test_many_arms_of_one_time_in_pieces() -> None:
     rewards = np.sin(5.0 * arms[:, 0])
     gp.observe(np.column_stack([np.arange(700), np.ones(700)]), rewards)
     K = ROUGH(arms) * np.sqrt(0.99)
-    found = gp.predict(np.column_stack([np.arange(700), np.full(700, 2.0)])).mean
+    mean = gp.predict(np.column_stack([np.arange(700), np.full(700, 2.0)])).mean
     np.testing.assert_allclose(
-        found,
+        mean,
         K @ np.linalg.solve(ROUGH(arms) + NOISE * np.eye(700), rewards),
         atol=1e-9,
     )
 
 
-def test_what_would_lose_digits_or_memory_is_refused() -> None:
+def test_requests_that_lose_precision_or_memory_are_rejected() -> None:
     with pytest.raises(InputError, match=r"use at least 0.0002, or form='auto'"):
         DriftingGP(ROUGH, ARMS, 1e-6, form="visited")
     with pytest.raises(InputError, match="digits would be lost; use at least 2e-13"):
@@ -553,10 +564,8 @@ def rounds_past_a_checkpoint(form: Any, at_once: int) -> DriftingGP:
 
 @pytest.mark.parametrize("at_once", [1, 5])
 @pytest.mark.parametrize("form", ["folded", "visited", "kalman"])
-def test_a_question_that_starts_from_a_checkpoint_changes_nothing(
-    form: Any, at_once: int
-) -> None:
-    """It learns again what came since the checkpoint, in rows of its own."""
+def test_query_from_a_checkpoint_has_no_side_effects(form: Any, at_once: int) -> None:
+    """It relearns the observations since the checkpoint, in separate rows."""
     gp = rounds_past_a_checkpoint(form, at_once)
     before = state_to_bytes(gp.state())
     gp.predict([[7, 31.3], [8, 32.7]])
@@ -565,10 +574,10 @@ def test_a_question_that_starts_from_a_checkpoint_changes_nothing(
 
 @pytest.mark.parametrize("at_once", [1, 5])
 @pytest.mark.parametrize("form", ["folded", "visited", "kalman"])
-def test_late_feedback_that_fails_changes_nothing(
+def test_failed_late_feedback_has_no_side_effects(
     form: Any, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What came since the checkpoint is learned again, in other rows; then comes an error."""
+    """Observations since the checkpoint are relearned in other rows; then an error occurs."""
     gp = rounds_past_a_checkpoint(form, at_once)
     before = state_to_bytes(gp.state())
     pass_time = Form.pass_time
@@ -584,11 +593,11 @@ def test_late_feedback_that_fails_changes_nothing(
     assert state_to_bytes(gp.state()) == before
 
 
-@pytest.mark.parametrize("seen_again", [[0], [0, 1]])
-def test_rows_that_a_failed_update_has_written_count_for_nothing(
-    seen_again: list[int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("repeated_arms", [[0], [0, 1]])
+def test_rows_of_a_failed_update_are_ignored(
+    repeated_arms: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It had visited arm 2, which was then unknown; its row is used again before arm 2 is seen."""
+    """It had visited arm 2, which was then unknown; its row is reused before arm 2 is observed."""
     drift = Temporal(epsilon=0.02)
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=drift, form="visited")
     gp.observe([[0, 1.0]], [1.0])
@@ -597,28 +606,30 @@ def test_rows_that_a_failed_update_has_written_count_for_nothing(
         patch.setattr("superarm.posteriors.drifting.form.cholesky", lambda *_: 1 / 0)
         with pytest.raises(
             ZeroDivisionError
-        ):  # arm 2 is alone at its time, and learned before
+        ):  # arm 2 is the only one at its time, and is learned first
             gp.observe([[2, 3.0], [3, 4.0], [4, 4.0]], [5.0] * 3)
-    keys = np.array([[0, 1.0], [1, 2.0], *([arm, 5.0] for arm in seen_again), [2, 6.0]])
+    keys = np.array(
+        [[0, 1.0], [1, 2.0], *([arm, 5.0] for arm in repeated_arms), [2, 6.0]]
+    )
     rewards = np.linspace(-1.0, 1.0, len(keys))
     rewards[:2] = 1.0, -1.0
     gp.observe(keys[2:-1], rewards[2:-1])
     gp.observe(keys[-1:], rewards[-1:])
-    mean, cov = whole(ROUGH, drift, keys, rewards, asked := questions(7.0))
-    found = gp.predict(asked, return_cov=True)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
-    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
+    mean, cov = dense_posterior(ROUGH, drift, keys, rewards, queries := questions(7.0))
+    predicted = gp.predict(queries, return_cov=True)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(predicted.cov, cov, atol=1e-9)
 
 
-def test_states_whose_columns_had_shares_of_their_own_load() -> None:
-    """Schema 2: what is left of each column stood beside it."""
+def test_states_with_per_column_shares_load() -> None:
+    """Schema 2: each column stored its remaining share."""
     gp = DriftingGP(ROUGH, ARMS, NOISE, form="folded")
     keys, rewards = observations(11, 30, 40)
     gp.observe(keys, rewards)
     state = gp.state()
-    left, scale = np.linspace(0.2, 1.0, gp.rank), state.scalar("left")
-    arrays = {**state.arrays, "left": left}
-    arrays["columns"] = scale * state.array("columns") / left[:, None]
+    shares, scale = np.linspace(0.2, 1.0, gp.rank), state.scalar("left")
+    arrays = {**state.arrays, "left": shares}
+    arrays["columns"] = scale * state.array("columns") / shares[:, None]
     arrays["a"] = scale * state.array("a")
     arrays["known"] = scale**2 * state.array("known")
     scalars = {
@@ -626,17 +637,19 @@ def test_states_whose_columns_had_shares_of_their_own_load() -> None:
         for name, value in state.scalars.items()
         if name not in ("left", "rank")
     }
-    again = DriftingGP.from_state(
+    restored = DriftingGP.from_state(
         replace(state, schema=2, arrays=arrays, scalars=scalars)
     )
-    asked = questions(21.0)
-    expected, found = (each.predict(asked, return_cov=True) for each in (gp, again))
-    np.testing.assert_allclose(found.mean, expected.mean, atol=1e-12)
-    np.testing.assert_allclose(found.cov, expected.cov, atol=1e-12)
+    queries = questions(21.0)
+    expected, predicted = (
+        posterior.predict(queries, return_cov=True) for posterior in (gp, restored)
+    )
+    np.testing.assert_allclose(predicted.mean, expected.mean, atol=1e-12)
+    np.testing.assert_allclose(predicted.cov, expected.cov, atol=1e-12)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_after_a_very_long_pause_nothing_is_left(form: Any) -> None:
+def test_very_long_pause_forgets_everything(form: Any) -> None:
     """Of what is known, 2⁻²⁰⁰ is: less than the smallest factor by which what is stored is scaled."""
     drift = Temporal(epsilon=0.5)
     gp = DriftingGP(ROUGH, ARMS, NOISE, drift=drift, form=form)
@@ -644,7 +657,9 @@ def test_after_a_very_long_pause_nothing_is_left(form: Any) -> None:
     rewards = np.array([3.0, -3.0, 1.0, 2.0])
     for key, reward in zip(keys, rewards, strict=True):
         gp.observe([key], [reward])
-    mean, cov = whole(ROUGH, drift, keys, rewards, asked := questions(403.0))
-    found = gp.predict(asked, return_cov=True)
-    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
-    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
+    mean, cov = dense_posterior(
+        ROUGH, drift, keys, rewards, queries := questions(403.0)
+    )
+    predicted = gp.predict(queries, return_cov=True)
+    np.testing.assert_allclose(predicted.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(predicted.cov, cov, atol=1e-9)

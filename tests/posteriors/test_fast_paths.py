@@ -1,4 +1,4 @@
-"""Short ways through the posteriors against slow, certain ones."""
+"""Fast paths of the posteriors against slow, reliable ones."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ def test_single_rewards_clear_rounding_as_often_as_several() -> None:
     for count in range(30):
         short.observe([count % 2], [1.0])
         general.observe([count % 2], [1.0], [NOISE])
-        counts = [each.state().parts["engine"].scalars for each in (short, general)]
+        counts = [
+            posterior.state().parts["engine"].scalars for posterior in (short, general)
+        ]
         assert counts[0] == counts[1]
     assert counts[0]["updates"] == 30
 
@@ -91,9 +93,9 @@ def test_any_arm_of_few_is_learned_as_by_a_fresh_solve(
         rewards.append(reward)
         if t % 65 == 64:
             mean, cov = fresh_solve(kernel, arms, rows, rewards)
-            found = gp.predict(np.arange(60), return_cov=True)
-            np.testing.assert_allclose(found.mean, mean, rtol=0.0, atol=1e-10)
-            np.testing.assert_allclose(found.cov, cov, rtol=0.0, atol=1e-10)
+            predicted = gp.predict(np.arange(60), return_cov=True)
+            np.testing.assert_allclose(predicted.mean, mean, rtol=0.0, atol=1e-10)
+            np.testing.assert_allclose(predicted.cov, cov, rtol=0.0, atol=1e-10)
             std = gp.predict(np.arange(60)).std
             assert std is not None
             np.testing.assert_allclose(
@@ -103,7 +105,7 @@ def test_any_arm_of_few_is_learned_as_by_a_fresh_solve(
             np.testing.assert_array_equal(belief.std, std)
     engine: Any = gp._engine
     assert engine._count == 60 > PENDING  # all are pending
-    # A state goes on with the same numbers, and so does a copy.
+    # A restored state continues with the same numbers, and so does a copy.
     for twin in (
         gp.restored(gp.state()),
         copy.deepcopy(gp),
@@ -167,9 +169,9 @@ def test_a_large_root_is_avoided_and_a_small_one_taken(rough: Floats) -> None:
 def test_little_noise_brings_the_root_form(rough: Floats) -> None:
     gp = FiniteGP(Matern(lengthscale=0.3), rough, NOISE)
     twin = FiniteGP(Matern(lengthscale=0.3), rough, NOISE, form="root")
-    for each in (gp, twin):
-        each.observe([1, 2], [1.0, 2.0])
-        each.observe([3], [0.5], noise_variance=[1e-7])
+    for posterior in (gp, twin):
+        posterior.observe([1, 2], [1.0, 2.0])
+        posterior.observe([3], [0.5], noise_variance=[1e-7])
     assert gp.form == "root"
     np.testing.assert_allclose(
         gp.predict(range(50)).mean, twin.predict(range(50)).mean, atol=1e-9
@@ -186,24 +188,24 @@ def test_states_of_either_form_are_restored_whichever_is_chosen_now(
     for form in ("root", "auto"):
         saved = FiniteGP(kernel, rough, NOISE, form=form)
         saved.observe([4, 5, 4], [1.0, 0.0, 0.5])
-        for made in (
+        for blank in (
             FiniteGP(kernel, rough, NOISE),
             FiniteGP(kernel, rough, NOISE, form="root"),
         ):
-            restored = made.restored(saved.state())
+            restored = blank.restored(saved.state())
             assert restored.form == saved.form
-            for each in (restored, saved):
+            for posterior in (restored, saved):
                 np.testing.assert_allclose(
-                    each.predict(range(50)).mean,
+                    posterior.predict(range(50)).mean,
                     saved.predict(range(50)).mean,
                     atol=1e-12,
                 )
-        again = FiniteGP.from_state(saved.state())
-        again.observe([7], [1.0])
-        assert again.form == saved.form
+        reloaded = FiniteGP.from_state(saved.state())
+        reloaded.observe([7], [1.0])
+        assert reloaded.form == saved.form
 
 
-def test_one_visited_arm_is_learned_as_several_are() -> None:
+def test_single_visited_arm_is_learned_like_several() -> None:
     rng = np.random.default_rng(3)
     arms, kernel = rng.random((300, 2)), Matern(lengthscale=0.3)
     singly, together = (VisitedEngine(kernel, arms, np.zeros(300)) for _ in range(2))
@@ -223,45 +225,48 @@ def test_one_visited_arm_is_learned_as_several_are() -> None:
 # --- DriftingGP: a Kalman filter that keeps its factor --------------------------------------
 
 
-def test_the_factor_of_a_filter_says_what_its_matrix_does() -> None:
+def test_factored_filter_equals_the_dense_filter() -> None:
     rng = np.random.default_rng(4)
     arms = rng.random((80, 1))
     kernel, drift = SquaredExponential(lengthscale=0.3), Temporal(epsilon=0.05)
     factored = DriftingGP(kernel, arms, 0.01, drift=drift, form="kalman")
-    whole = DriftingGP(kernel, arms, 0.01, drift=drift, form="kalman")
-    form: Any = whole._form
+    dense = DriftingGP(kernel, arms, 0.01, drift=drift, form="kalman")
+    form: Any = dense._form
     form._multiply_out()
-    for step in range(1, 2 * form.rank + 40):  # until rewards beside G were added to it
-        kept: Any = factored._form
-        assert kept._factored == (step <= kept.rank)
+    for step in range(1, 2 * form.rank + 40):  # until pending rewards were added to G
+        engine: Any = factored._form
+        assert engine._factored == (step <= engine.rank)
         key, reward = (
             [[int(rng.integers(80)), float(step)]],
             [float(rng.standard_normal())],
         )
-        for each in (factored, whole):
-            each.observe(key, reward)
+        for posterior in (factored, dense):
+            posterior.observe(key, reward)
         if step % 5 == 0:
             now = np.column_stack([np.arange(80), np.full(80, step + 0.5)])
             one, other = (
-                each.predict(now, return_cov=True) for each in (factored, whole)
+                posterior.predict(now, return_cov=True)
+                for posterior in (factored, dense)
             )
             np.testing.assert_allclose(one.mean, other.mean, rtol=0.0, atol=1e-10)
             np.testing.assert_allclose(one.cov, other.cov, rtol=0.0, atol=1e-10)
-            kept, form = factored._form, whole._form
-            np.testing.assert_allclose(kept.learned, form.learned, rtol=0.0, atol=1e-9)
+            engine, form = factored._form, dense._form
+            np.testing.assert_allclose(
+                engine.learned, form.learned, rtol=0.0, atol=1e-9
+            )
             restored = factored.restored(factored.state())
             np.testing.assert_allclose(
                 restored.predict(now).mean, one.mean, rtol=0.0, atol=1e-10
             )
             offer = Offer(step=step + 1, arms=Arms.numbered(arms))
-            asked = factored.belief(
+            recomputed = factored.belief(
                 offer
             )  # finds the arms; from then on they are known
             np.testing.assert_allclose(
-                factored.belief(offer).mean, asked.mean, rtol=0.0, atol=1e-12
+                factored.belief(offer).mean, recomputed.mean, rtol=0.0, atol=1e-12
             )
             np.testing.assert_allclose(
-                factored.belief(offer).std, asked.std, rtol=0.0, atol=1e-9
+                factored.belief(offer).std, recomputed.std, rtol=0.0, atol=1e-9
             )
 
 
@@ -281,7 +286,7 @@ def test_late_feedback_goes_back_to_a_factor_that_is_shared() -> None:
     np.testing.assert_allclose(
         late.predict(now).mean, sorted_.predict(now).mean, atol=1e-10
     )
-    stds = [each.predict(now).std for each in (late, sorted_)]
+    stds = [posterior.predict(now).std for posterior in (late, sorted_)]
     assert stds[0] is not None
     assert stds[1] is not None
     np.testing.assert_allclose(stds[0], stds[1], atol=1e-9)
@@ -307,7 +312,7 @@ def test_the_finite_rank_form_is_tried_a_few_times_only(
         arms = rng.random((3, 2))
         gp.observe(arms, np.sin(5.0 * arms).sum(axis=1))
     assert gp.form == "finite-rank"
-    # The first try says how many observations it takes; the box may widen a little until then.
+    # The first run counts the observations needed; the box may widen a little until then.
     assert len(tried) <= 3, tried
     assert gp.rank <= gp.count / 2
 
@@ -326,13 +331,13 @@ def test_rows_are_found_by_their_bytes(
             [[float(value >> bit & 1) for bit in range(width)] for value in values]
         )
 
-    there, asked = rows(among), rows(wanted)
-    found = _places(asked, there)
+    there, queries = rows(among), rows(wanted)
+    places = _places(queries, there)
     slow = [
-        next((i for i, row in enumerate(there) if (row == each).all()), None)
-        for each in asked
+        next((i for i, row in enumerate(there) if (row == query).all()), None)
+        for query in queries
     ]
-    assert found == (None if None in slow else slow)
+    assert places == (None if None in slow else slow)
 
 
 def test_rows_without_columns_are_not_looked_for() -> None:
@@ -344,7 +349,7 @@ def test_rows_without_columns_are_not_looked_for() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_one_product_does_not_let_bad_numbers_in(bad: float, order: Any) -> None:
+def test_feature_check_rejects_non_finite_numbers(bad: float, order: Any) -> None:
     rows = np.ones((3, 2), order=order)
     assert as_features(rows, "rows") is rows
     rows[1, 1] = bad

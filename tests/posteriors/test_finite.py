@@ -85,7 +85,7 @@ def test_all_forms_equal_streaming_and_a_fresh_solve(
     rng = np.random.default_rng(seed)
     arms = rng.random((int(rng.integers(2, 50)), 2))
     prior = rng.standard_normal(len(arms))
-    each = [
+    posteriors = [
         FiniteGP(kernel, arms, 0.1, prior, form=form, backend=backend)  # type: ignore[arg-type]
         for form, backend in FORMS
     ]
@@ -99,13 +99,13 @@ def test_all_forms_equal_streaming_and_a_fresh_solve(
         np.full(len(part), 0.1) if own_noise else rng.uniform(0.02, 2.0, len(part))
         for part in rows
     ]
-    for at, y, noise in zip(rows, rewards, noises, strict=True):
-        for gp in each:
-            gp.observe(at, y, None if own_noise else noise)
-        stream.observe(arms[at], y - prior[at], noise)
+    for positions, y, noise in zip(rows, rewards, noises, strict=True):
+        for gp in posteriors:
+            gp.observe(positions, y, None if own_noise else noise)
+        stream.observe(arms[positions], y - prior[positions], noise)
     all_rows, all_y, all_noise = map(np.concatenate, (rows, rewards, noises))
     expected = merged(kernel, arms, all_rows, all_y, all_noise, prior)
-    for gp in each:
+    for gp in posteriors:
         assert_posterior(gp, expected, scale=1.5)
         assert gp.information_gain == pytest.approx(stream.information_gain, rel=1e-9)
         assert gp.count == len(all_y)
@@ -114,12 +114,12 @@ def test_all_forms_equal_streaming_and_a_fresh_solve(
     streamed = stream.predict(arms, return_cov=True)
     assert isinstance(streamed, JointPrediction)
     moved = JointPrediction(streamed.mean + prior, streamed.cov)
-    assert_posterior(each[0], moved, scale=1.5)
+    assert_posterior(posteriors[0], moved, scale=1.5)
 
 
 @forms
 @pytest.mark.parametrize("arms_played", [3, 31, 32, 33, 80])
-def test_settled_and_wandering_policies_are_served_alike(
+def test_finite_gp_is_exact_for_settled_and_wandering_policies(
     form: Any, backend: Any, arms_played: int
 ) -> None:
     """Around the number of arms that may be pending, one at a time and in small super arms."""
@@ -128,10 +128,10 @@ def test_settled_and_wandering_policies_are_served_alike(
     gp = FiniteGP(SMOOTH, arms, 0.05, form=form, backend=backend)
     taken, rewards = [], []
     for step in range(400):
-        at = rng.integers(0, arms_played, 1 + (step % 7 == 0) * 3)
-        y = rng.standard_normal(len(at))
-        gp.observe(at, y)
-        taken.append(at)
+        positions = rng.integers(0, arms_played, 1 + (step % 7 == 0) * 3)
+        y = rng.standard_normal(len(positions))
+        gp.observe(positions, y)
+        taken.append(positions)
         rewards.append(y)
     rows, y = np.concatenate(taken), np.concatenate(rewards)
     assert_posterior(
@@ -188,7 +188,7 @@ def test_draws_have_the_posterior_covariance_while_observations_are_pending(
     assert_moments(
         gp.sample(np.arange(7), rng, 4000), joint.mean, joint.cov, "all arms"
     )
-    some = np.array([5, 1, 5])  # an arm asked about twice is one latent reward
+    some = np.array([5, 1, 5])  # an arm queried twice is one latent reward
     drawn = gp.sample(some, rng, 500)
     np.testing.assert_array_equal(drawn[:, 0], drawn[:, 2])
     belief = gp.belief(Offer(step=1, arms=Arms.numbered(arms)))
@@ -255,7 +255,7 @@ def test_little_noise(form: Any, backend: Any, noise: float) -> None:
 
 @forms
 def test_a_prior_without_variance_somewhere(form: Any, backend: Any) -> None:
-    """A linear kernel knows its value at the origin."""
+    """A linear kernel has no variance at the origin."""
     arms = np.array([[0.0], [1.0], [2.0]])
     gp = FiniteGP(Linear(), arms, 0.1, form=form, backend=backend)
     gp.observe([0, 1, 1], [0.3, 1.0, 1.2])
@@ -316,7 +316,7 @@ def test_bad_priors_are_refused() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::superarm.core.errors.JitterWarning")
-def test_an_indefinite_prior_met_on_the_way_changes_nothing() -> None:
+def test_indefinite_prior_has_no_side_effects() -> None:
     table = np.eye(4)
     table[2, 3] = table[3, 2] = 1.5
     gp = FiniteGP(Table(table), np.arange(4.0)[:, None], 0.01, form="visited")
@@ -329,14 +329,14 @@ def test_an_indefinite_prior_met_on_the_way_changes_nothing() -> None:
     np.testing.assert_array_equal(gp.predict(everyone).mean, mean)
     np.testing.assert_array_equal(gp.predict(everyone).std, std)
     gp.observe([0, 1], [1.0, 0.5])
-    kept = merged(
+    reference = merged(
         Table(table),
         gp.arms,
         np.array([0, 0, 1]),
         np.array([1.0, 1.0, 0.5]),
         np.full(3, 0.01),
     )
-    np.testing.assert_allclose(gp.predict(everyone).mean, kept.mean, atol=1e-10)
+    np.testing.assert_allclose(gp.predict(everyone).mean, reference.mean, atol=1e-10)
 
 
 # --- scikit-learn --------------------------------------------------------------------------
@@ -362,7 +362,7 @@ def test_it_predicts_as_scikit_learn_does(
 # --- input ---------------------------------------------------------------------------------
 
 
-def test_without_numba_every_thread_is_told_the_same(
+def test_missing_numba_raises_the_same_error_in_every_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
@@ -372,7 +372,7 @@ def test_without_numba_every_thread_is_told_the_same(
     monkeypatch.delattr(finite, "_compiled", raising=False)
     together = Barrier(4)
 
-    def made(backend: Any) -> Any:
+    def build(backend: Any) -> Any:
         together.wait()
         try:
             return FiniteGP(ROUGH, [[0.0], [1.0]], 0.1, backend=backend).compiled
@@ -380,9 +380,9 @@ def test_without_numba_every_thread_is_told_the_same(
             return str(error)
 
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(made, ["auto"] * 4)) == [False] * 4
-        told = set(pool.map(made, ["numba"] * 4))
-    assert told == {"numba is not installed; run: pip install 'numba>=0.61.2'"}
+        assert list(pool.map(build, ["auto"] * 4)) == [False] * 4
+        messages = set(pool.map(build, ["numba"] * 4))
+    assert messages == {"numba is not installed; run: pip install 'numba>=0.61.2'"}
 
 
 def test_auto_chooses_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -472,10 +472,12 @@ def test_single_observations_come_in_many_types(form: Any, backend: Any) -> None
         gp = FiniteGP(ROUGH, [[0.0], [1.0], [2.0]], 0.1, form=form, backend=backend)
         gp.observe(arms, rewards)
         answers.append(gp.predict([0, 1, 2]).mean)
-        whole = FiniteGP(ROUGH, [[0.0], [1.0], [2.0]], 0.1, form=form, backend=backend)
-        whole.observe([1], [2])  # an integer reward
+        posterior = FiniteGP(
+            ROUGH, [[0.0], [1.0], [2.0]], 0.1, form=form, backend=backend
+        )
+        posterior.observe([1], [2])  # an integer reward
         np.testing.assert_allclose(
-            whole.predict([0, 1, 2]).mean, 4.0 * answers[-1], rtol=1e-12
+            posterior.predict([0, 1, 2]).mean, 4.0 * answers[-1], rtol=1e-12
         )
     np.testing.assert_allclose(
         answers, np.broadcast_to(answers[0], (len(kinds), 3)), rtol=1e-12
@@ -524,10 +526,8 @@ def test_offers_must_be_the_arms_it_was_made_for() -> None:
     zero = Arms(ids=["z"], features=[[-0.0]])
     assert gp.keys(Offer(step=1, arms=zero)).tolist() == [0]  # minus zero is zero
     alike = FiniteGP(ROUGH, [[1.0], [-0.0], [0.0], [1.0]], 0.1)
-    found = alike.keys(
-        Offer(step=1, arms=Arms(ids=["z", "o"], features=[[0.0], [1.0]]))
-    )
-    assert found.tolist() == [1, 0]  # the first of equals
+    keys = alike.keys(Offer(step=1, arms=Arms(ids=["z", "o"], features=[[0.0], [1.0]])))
+    assert keys.tolist() == [1, 0]  # the first of equals
     for rows in (features + 0.1, np.zeros((3, 2)), [[0.0], [1.0], [3.0]]):
         with pytest.raises(UnknownArmError, match="not in the fixed arm set"):
             gp.belief(Offer(step=1, arms=Arms.numbered(rows)))
@@ -535,7 +535,7 @@ def test_offers_must_be_the_arms_it_was_made_for() -> None:
             gp.keys(Offer(step=1, arms=Arms.numbered(rows)))
 
 
-def test_what_keys_returns_cannot_corrupt_later_rounds() -> None:
+def test_changing_returned_keys_does_not_corrupt_later_rounds() -> None:
     features = np.array([[0.0], [1.0], [2.0]])
     gp, arms = FiniteGP(ROUGH, features, 0.1), Arms.numbered(features)
     gp.observe([0], [1.0])

@@ -51,7 +51,7 @@ def test_value_is_that_of_sklearn(sk: Any, regressor: Any) -> None:
 )
 def test_gradient_matches_central_differences(kernel: object) -> None:
     X, y = data(25)
-    found = likelihood(kernel, X, y, noise=0.1, mean=0.2)  # type: ignore[arg-type]
+    result = likelihood(kernel, X, y, noise=0.1, mean=0.2)  # type: ignore[arg-type]
 
     def value(theta: np.ndarray, log_noise: float, mean: float) -> float:
         trial = kernel.clone_with_theta(theta)  # type: ignore[attr-defined]
@@ -60,17 +60,17 @@ def test_gradient_matches_central_differences(kernel: object) -> None:
         )
 
     theta, log_noise, h = np.array(kernel.theta), np.log(0.1), 1e-5  # type: ignore[attr-defined]
-    assert found.value == pytest.approx(value(theta, log_noise, 0.2), rel=1e-10)
+    assert result.value == pytest.approx(value(theta, log_noise, 0.2), rel=1e-10)
     for i in range(len(theta)):
         step = h * np.eye(len(theta))[i]
         numeric = (
             value(theta + step, log_noise, 0.2) - value(theta - step, log_noise, 0.2)
         ) / (2 * h)
-        assert found.theta[i] == pytest.approx(numeric, rel=1e-5, abs=1e-6)
+        assert result.theta[i] == pytest.approx(numeric, rel=1e-5, abs=1e-6)
     numeric = (value(theta, log_noise + h, 0.2) - value(theta, log_noise - h, 0.2)) / (
         2 * h
     )
-    assert found.log_noise_variance == pytest.approx(numeric, rel=1e-5)
+    assert result.log_noise_variance == pytest.approx(numeric, rel=1e-5)
 
 
 def test_groups_are_independent() -> None:
@@ -79,19 +79,22 @@ def test_groups_are_independent() -> None:
     kernel = Matern(nu=1.5, lengthscale=0.4) * Temporal(epsilon=0.2, column=1)
     days = np.array(["mon", "tue", "wed"] * 8)
     rows = [np.flatnonzero(days == day) for day in ("mon", "tue", "wed")]
-    parts = [likelihood(kernel, X[at], y[at], noise=0.1, mean=0.2) for at in rows]
-    whole = likelihood(kernel, X, y, noise=0.1, mean=0.2, blocks=rows)
-    assert whole.value == pytest.approx(sum(part.value for part in parts), rel=1e-12)
+    parts = [
+        likelihood(kernel, X[members], y[members], noise=0.1, mean=0.2)
+        for members in rows
+    ]
+    joint = likelihood(kernel, X, y, noise=0.1, mean=0.2, blocks=rows)
+    assert joint.value == pytest.approx(sum(part.value for part in parts), rel=1e-12)
     np.testing.assert_allclose(
-        whole.theta, sum(part.theta for part in parts), rtol=1e-10
+        joint.theta, sum(part.theta for part in parts), rtol=1e-10
     )
-    assert whole.log_noise_variance == pytest.approx(
+    assert joint.log_noise_variance == pytest.approx(
         sum(part.log_noise_variance for part in parts)
     )
     value = log_marginal_likelihood(
         kernel, X, y, noise_variance=0.1, mean=0.2, groups=days
     )
-    assert value == pytest.approx(whole.value, rel=1e-12)
+    assert value == pytest.approx(joint.value, rel=1e-12)
     together = kernel(X) * (days[:, None] == days) + 0.1 * np.eye(24)
     logarithm = np.linalg.slogdet(together)[1]
     square = (y - 0.2) @ np.linalg.solve(together, y - 0.2)
@@ -103,13 +106,17 @@ def test_groups_are_independent() -> None:
     fit = fit_kernel(
         kernel, X, y, fit_mean=True, rng=np.random.default_rng(0), **options
     )
-    told = {"noise_variance": fit.noise_variance, "groups": days}
+    fixed = {"noise_variance": fit.noise_variance, "groups": days}
 
-    def at(mean: float) -> float:
-        return log_marginal_likelihood(fit.kernel, X, y, mean=mean, **told)
+    def likelihood_at(mean: float) -> float:
+        return log_marginal_likelihood(fit.kernel, X, y, mean=mean, **fixed)
 
-    assert at(fit.mean) == pytest.approx(fit.log_marginal_likelihood, rel=1e-9)
-    assert at(fit.mean) > max(at(fit.mean - 0.01), at(fit.mean + 0.01))
+    assert likelihood_at(fit.mean) == pytest.approx(
+        fit.log_marginal_likelihood, rel=1e-9
+    )
+    assert likelihood_at(fit.mean) > max(
+        likelihood_at(fit.mean - 0.01), likelihood_at(fit.mean + 0.01)
+    )
     with pytest.raises(errors.ShapeError, match="one label for each of 24"):
         fit_kernel(
             kernel,
@@ -147,14 +154,14 @@ def test_optimum_is_that_of_sklearn(sk: Any, regressor: Any) -> None:
         assert fit.log_marginal_likelihood == pytest.approx(best, abs=1e-3)
         assert fit.converged
         assert fit.evaluations > 5
-        again = log_marginal_likelihood(
+        recomputed = log_marginal_likelihood(
             fit.kernel, X, y, noise_variance=fit.noise_variance
         )
-        assert again == pytest.approx(fit.log_marginal_likelihood, rel=1e-9)
+        assert recomputed == pytest.approx(fit.log_marginal_likelihood, rel=1e-9)
         assert type(fit.kernel) is type(kernel)
 
 
-def test_recovers_what_the_data_came_from() -> None:
+def test_fit_recovers_the_generating_parameters() -> None:
     rng = np.random.default_rng(7)
     X = rng.random((250, 1)) * 10.0
     truth = SquaredExponential(lengthscale=0.7, variance=2.0)
@@ -221,7 +228,7 @@ def test_same_seed_same_fit() -> None:
     assert fits[0] == fits[1]
 
 
-def test_impossible_points_are_survived_and_total_failure_is_told() -> None:
+def test_fit_skips_impossible_points_and_raises_when_all_fail() -> None:
     X, y = np.repeat(data(4)[0], 10, axis=0), np.arange(40.0)
     rng = np.random.default_rng(0)
     kernel = SquaredExponential(variance=1e4)
@@ -269,15 +276,15 @@ def test_many_rows_are_fitted_by_a_subsample() -> None:
     )
     rng = np.random.default_rng(3)
     drawn = np.sort(rng.choice(60, 25, replace=False))
-    alone = fit_kernel(
+    subsampled = fit_kernel(
         Matern(), X[drawn], y[drawn], groups=days[drawn], rng=rng, **options
     )
-    assert fit == alone
+    assert fit == subsampled
     assert fit.rows == 25
-    whole = fit_kernel(
+    full = fit_kernel(
         Matern(), X, y, most_rows=None, rng=np.random.default_rng(3), **options
     )
-    assert whole.rows == 60
+    assert full.rows == 60
     with pytest.raises(errors.InputError, match="most_rows"):
         fit_kernel(Matern(), X, y, most_rows=0, rng=rng, **options)
 
@@ -300,17 +307,17 @@ def test_progress_is_reported_once_a_second(monkeypatch: pytest.MonkeyPatch) -> 
     fit_kernel(
         Matern(), X, y, rng=np.random.default_rng(0), progress=seen.append, **options
     )
-    assert [each.start for each in seen] == [1, 2, 3]
+    assert [report.start for report in seen] == [1, 2, 3]
     seen.clear()
     ticks = itertools.count()
     monkeypatch.setattr(fitting, "perf_counter", lambda: float(next(ticks)))
     fit = fit_kernel(
         Matern(), X, y, rng=np.random.default_rng(0), progress=seen.append, **options
     )
-    assert [each.start for each in seen] == sorted(each.start for each in seen)
-    assert {each.start for each in seen} == {1, 2, 3}
-    assert all(each.starts == 3 and each.rows == 20 for each in seen)
-    best = [each.log_marginal_likelihood for each in seen]
+    assert [report.start for report in seen] == sorted(report.start for report in seen)
+    assert {report.start for report in seen} == {1, 2, 3}
+    assert all(report.starts == 3 and report.rows == 20 for report in seen)
+    best = [report.log_marginal_likelihood for report in seen]
     assert best == sorted(best)
     assert best[-1] == fit.log_marginal_likelihood
     assert seen[-1].evaluations <= fit.evaluations
@@ -329,8 +336,10 @@ def test_a_budget_of_seconds_ends_the_search(monkeypatch: pytest.MonkeyPatch) ->
     assert not fit.converged
     assert "most_seconds=2.5" in fit.message
     assert np.isfinite(fit.log_marginal_likelihood)
-    again = log_marginal_likelihood(fit.kernel, X, y, noise_variance=fit.noise_variance)
-    assert again == pytest.approx(fit.log_marginal_likelihood, rel=1e-9)
+    recomputed = log_marginal_likelihood(
+        fit.kernel, X, y, noise_variance=fit.noise_variance
+    )
+    assert recomputed == pytest.approx(fit.log_marginal_likelihood, rel=1e-9)
     # However short the budget, the first start takes a step.
     short = fit_kernel(
         Matern(), X, y, most_seconds=0.5, rng=np.random.default_rng(0), **options

@@ -1,4 +1,4 @@
-"""StreamingGP that leaves out what no longer matters, against the posterior of all data."""
+"""StreamingGP that forgets negligible observations, against the posterior of all data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
-# --- what kernels say --------------------------------------------------------------------
+# --- forgetting rates of kernels ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -68,29 +68,31 @@ KERNELS: dict[str, Kernel] = {
     ],
 )
 def test_how_fast_kernels_forget(kernel: Kernel, expected: float | None) -> None:
-    found = kernel.forgetting(2)
-    assert found == (None if expected is None else pytest.approx(expected, abs=1e-15))
+    rate = kernel.forgetting(2)
+    assert rate == (None if expected is None else pytest.approx(expected, abs=1e-15))
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_what_is_left_beside_the_decay_is_stationary(name: str) -> None:
-    """k / (1 − ε)^{|s−t|/2} depends on s − t alone, and is a covariance."""
+def test_kernel_without_its_decay_is_stationary(name: str) -> None:
+    """k / (1 − ε)^{|s−t|/2} depends only on s − t and is a covariance."""
     kernel, rng = KERNELS[name], np.random.default_rng(0)
     X = np.column_stack([rng.random((12, 2)), rng.uniform(0.0, 9.0, 12)])
     rate = kernel.forgetting(2)
     assert rate is not None
     assert rate > 0.0
 
-    def rest(rows: Floats) -> Floats:
+    def stationary_part(rows: Floats) -> Floats:
         apart = np.abs(np.subtract.outer(rows[:, 2], rows[:, 2]))
         values: Floats = kernel(rows) / (1.0 - rate) ** (0.5 * apart)
         return values
 
-    np.testing.assert_allclose(rest(X + np.array([0.0, 0.0, 3.7])), rest(X), atol=1e-12)
-    assert np.linalg.eigvalsh(rest(X))[0] > -1e-10
+    np.testing.assert_allclose(
+        stationary_part(X + np.array([0.0, 0.0, 3.7])), stationary_part(X), atol=1e-12
+    )
+    assert np.linalg.eigvalsh(stationary_part(X))[0] > -1e-10
 
 
-def test_foreign_kernels_do_not_say() -> None:
+def test_foreign_kernels_have_no_forgetting_rate() -> None:
     kernels = pytest.importorskip("sklearn.gaussian_process.kernels")
     assert (FAST * kernels.RBF()).forgetting(2) is None
     hidden = Columns(kernel=kernels.RBF(), columns=(0, 1))
@@ -107,7 +109,7 @@ def rounds(count: int, seed: int = 0, gap: float = 1.0) -> tuple[Floats, Floats]
 
 
 def dropped(gp: StreamingGP) -> int:
-    """Observations that were learned and, having grown old, left out."""
+    """Observations that were learned and later dropped."""
     return gp.count - gp.forgotten - gp.rank
 
 
@@ -125,18 +127,18 @@ def test_variances_are_too_large_by_the_square_of_the_tolerance(
     kernel = KERNELS[name]
     keys, rewards = rounds(160)
     gp = StreamingGP(kernel, NOISE, timed=True, forget=forget)
-    whole = StreamingGP(kernel, NOISE, timed=True, form="cholesky")
-    for at in range(len(keys)):
-        gp.observe(keys[[at]], rewards[[at]])
-        whole.observe(keys[[at]], rewards[[at]])
-        if at % 20:
+    unforgetting = StreamingGP(kernel, NOISE, timed=True, form="cholesky")
+    for row in range(len(keys)):
+        gp.observe(keys[[row]], rewards[[row]])
+        unforgetting.observe(keys[[row]], rewards[[row]])
+        if row % 20:
             continue
         for later in (0.0, 2.5):
-            ask = keys[: at + 1 : 3].copy()
-            ask[:, 2] = keys[at, 2] + later
+            ask = keys[: row + 1 : 3].copy()
+            ask[:, 2] = keys[row, 2] + later
             P, exact = (
                 gp.predict(ask, return_cov=True).cov,
-                whole.predict(ask, return_cov=True).cov,
+                unforgetting.predict(ask, return_cov=True).cov,
             )
             excess, slack = (
                 P - exact,
@@ -164,14 +166,14 @@ def test_means_are_off_by_the_tolerance_in_root_mean_square() -> None:
         (60, draws)
     )
     off = []
-    for each in rewards.T:
+    for path in rewards.T:
         gp = StreamingGP(kernel, NOISE, timed=True, forget=forget)
-        for at in range(0, 60, 3):
-            gp.observe(keys[at : at + 3], each[at : at + 3])
+        for start in range(0, 60, 3):
+            gp.observe(keys[start : start + 3], path[start : start + 3])
         assert dropped(gp)
         mean, std = gp.predict(ask)
         assert std is not None
-        exact = kernel(ask, keys) @ np.linalg.solve(K, each)
+        exact = kernel(ask, keys) @ np.linalg.solve(K, path)
         off.append(float((mean[0] - exact[0]) / std[0]))
     assert np.mean(np.square(off)) < forget**2 * (1.0 + 5.0 * math.sqrt(2.0 / draws))
     assert np.mean(np.square(off)) > 0.0
@@ -182,19 +184,19 @@ def test_means_are_off_by_the_tolerance_in_root_mean_square() -> None:
 def test_the_order_of_arrival_matters_no_more_than_the_tolerance(
     seed: int, lateness: int
 ) -> None:
-    """Each way is within forget (and forget²) of the whole: so are any two of each other."""
+    """Each order is within forget (and forget²) of the exact posterior: so are any two of each other."""
     kernel, forget = KERNELS["product"], 1e-3
     keys, normals = rounds(120, seed)
     rewards = np.linalg.cholesky(kernel(keys) + NOISE * np.eye(120)) @ normals
     rng = np.random.default_rng(seed)
     order = np.argsort(np.arange(120) + rng.uniform(0.0, lateness, 120))
-    whole = StreamingGP(kernel, NOISE, timed=True, form="cholesky")
-    whole.observe(keys, rewards)
+    unforgetting = StreamingGP(kernel, NOISE, timed=True, form="cholesky")
+    unforgetting.observe(keys, rewards)
     gp = StreamingGP(kernel, NOISE, timed=True, forget=forget)
     for part in np.array_split(order, 50):
         gp.observe(keys[part], rewards[part])
     ask = np.column_stack([rng.random((9, 2)), np.full(9, 120.0)])
-    (mean, std), (exact, smaller) = gp.predict(ask), whole.predict(ask)
+    (mean, std), (exact, smaller) = gp.predict(ask), unforgetting.predict(ask)
     assert std is not None
     assert smaller is not None
     assert (std**2 - smaller**2 > -1e-12).all()
@@ -203,7 +205,7 @@ def test_the_order_of_arrival_matters_no_more_than_the_tolerance(
     assert (np.abs(mean - exact) < 6.0 * forget * std).all()
 
 
-# --- what is held ------------------------------------------------------------------------
+# --- stored observations -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
@@ -230,10 +232,10 @@ def test_rank_stays_below_a_limit(at_once: int) -> None:
     assert len(gp.state().arrays["rewards"]) == gp.rank
 
 
-def test_what_is_too_old_when_it_comes_is_counted_and_not_learned() -> None:
+def test_outdated_feedback_is_counted_but_not_learned() -> None:
     kernel, forget = KERNELS["product"], 1e-3
     width = window(kernel, forget)
-    gp, alone = (
+    gp, reference = (
         StreamingGP(kernel, NOISE, timed=True, forget=forget) for _ in range(2)
     )
     keys = np.array(
@@ -242,36 +244,36 @@ def test_what_is_too_old_when_it_comes_is_counted_and_not_learned() -> None:
     gp.observe(keys[:1], [1.0])
     gp.observe(keys[1:], [5.0, 2.0])
     gp.observe(keys[1:2], [5.0])
-    alone.observe(keys[[0, 2]], [1.0, 2.0])
+    reference.observe(keys[[0, 2]], [1.0, 2.0])
     assert (gp.count, gp.forgotten, dropped(gp), gp.rank) == (4, 2, 0, 2)
     ask = np.array([[0.2, 0.2, 100.0]])
     np.testing.assert_allclose(
-        gp.predict(ask).mean, alone.predict(ask).mean, atol=1e-13
+        gp.predict(ask).mean, reference.predict(ask).mean, atol=1e-13
     )
-    again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-    assert (again.count, again.forgotten, dropped(again)) == (4, 2, 0)
+    restored = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+    assert (restored.count, restored.forgotten, dropped(restored)) == (4, 2, 0)
     both = StreamingGP(kernel, NOISE, timed=True, forget=forget)
     both.observe(keys, [1.0, 5.0, 2.0])  # also where newer ones come in the same call
     assert (both.forgotten, both.rank) == (1, 2)
 
 
-def test_a_restored_one_goes_on_as_if_it_had_not_stopped() -> None:
+def test_restored_posterior_continues_as_if_uninterrupted() -> None:
     gp = StreamingGP(KERNELS["product"], NOISE, timed=True, forget=1e-2)
     keys, rewards = rounds(150)
-    for at in range(0, 150, 2):
-        gp.observe(keys[at : at + 2], rewards[at : at + 2])
-        again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-        assert (again.rank, dropped(again), again.count) == (
+    for start in range(0, 150, 2):
+        gp.observe(keys[start : start + 2], rewards[start : start + 2])
+        restored = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+        assert (restored.rank, dropped(restored), restored.count) == (
             gp.rank,
             dropped(gp),
             gp.count,
         )
-        ask = keys[at : at + 3]
+        ask = keys[start : start + 3]
         np.testing.assert_allclose(
-            again.predict(ask).mean, gp.predict(ask).mean, atol=1e-10
+            restored.predict(ask).mean, gp.predict(ask).mean, atol=1e-10
         )
-        if at % 30 == 0:
-            gp = again
+        if start % 30 == 0:
+            gp = restored
     assert dropped(gp) > 50
     state = gp.state()
     for changed in ({"forgotten": -1}, {"forgotten": 151}, {"count": gp.rank - 1}):
@@ -297,7 +299,7 @@ def test_a_restored_one_goes_on_as_if_it_had_not_stopped() -> None:
         {"forget": 1e-6, "timed": True, "form": "finite-rank"},
     ],
 )
-def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="forget"):
         StreamingGP(SPACE * FAST, NOISE, **options)
 
@@ -315,7 +317,7 @@ def test_a_kernel_that_never_forgets_is_refused(kernel: Kernel) -> None:
     assert gp.count == 0
 
 
-def test_what_was_dropped_cannot_be_asked_about() -> None:
+def test_query_about_forgotten_times_raises() -> None:
     kernel = Matern(nu=2.5, columns=(0,)) * Temporal(epsilon=0.2, column=1)
     gp = StreamingGP(kernel, 0.1, timed=True, forget=1e-3)
     for step in range(200):

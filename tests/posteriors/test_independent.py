@@ -18,7 +18,7 @@ from superarm.testing import restored
 
 @settings(max_examples=30)
 @given(st.integers(0, 10_000), st.lists(st.integers(1, 5), max_size=8))
-def test_it_equals_a_process_with_a_diagonal_kernel(
+def test_independent_posterior_equals_a_diagonal_kernel(
     seed: int, blocks: list[int]
 ) -> None:
     rng = np.random.default_rng(seed)

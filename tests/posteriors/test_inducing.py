@@ -30,7 +30,7 @@ def dense(
     X: Floats,
     y: Floats,
     noise: Floats,
-    asked: Floats,
+    queries: Floats,
     jitter: float,
 ) -> JointPrediction:
     """Eq. 6 of titsias2009variational as printed, with inverses: D is the noise, one per observation.
@@ -39,20 +39,24 @@ def dense(
     Σ = (K_mm + K_mn D⁻¹ K_nm)⁻¹.
     """
     K_mm = kernel(Z) + jitter * kernel.diag(Z).max() * np.eye(len(Z))
-    K_mn, K_sm = kernel(Z, X), kernel(asked, Z)
+    K_mn, K_sm = kernel(Z, X), kernel(queries, Z)
     sigma = np.linalg.inv(K_mm + (K_mn / noise) @ K_mn.T)
     mean = K_sm @ sigma @ (K_mn / noise) @ y
-    cov = kernel(asked) - K_sm @ np.linalg.inv(K_mm) @ K_sm.T + K_sm @ sigma @ K_sm.T
+    cov = kernel(queries) - K_sm @ np.linalg.inv(K_mm) @ K_sm.T + K_sm @ sigma @ K_sm.T
     return JointPrediction(mean, cov)
 
 
 @settings(max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 30), st.integers(1, 12), st.booleans())
-def test_it_equals_the_formula(
+def test_inducing_posterior_matches_the_formula(
     seed: int, count: int, inducing: int, stated: bool
 ) -> None:
     draw, kernel = rng(seed), ROUGH
-    X, y, asked = draw.random((count, 2)), draw.normal(size=count), draw.random((7, 2))
+    X, y, queries = (
+        draw.random((count, 2)),
+        draw.normal(size=count),
+        draw.random((7, 2)),
+    )
     noise = draw.uniform(0.05, 0.5, count) if stated else np.full(count, 0.1)
     gp = InducingGP(kernel, 0.1, inducing=inducing)
     cut = count // 2
@@ -60,40 +64,40 @@ def test_it_equals_the_formula(
         gp.observe(X[part], y[part], noise[part] if stated else None, rng=draw)
     points = gp.points
     assert len(points) == len(set(points.tolist())) == min(count, inducing)
-    expected = dense(kernel, X[points], X, y, noise, asked, 1e-6)
-    joint = gp.predict(asked, return_cov=True)
+    expected = dense(kernel, X[points], X, y, noise, queries, 1e-6)
+    joint = gp.predict(queries, return_cov=True)
     np.testing.assert_allclose(joint.mean, expected.mean, atol=1e-8)
     np.testing.assert_allclose(joint.cov, expected.cov, atol=1e-8)
     np.testing.assert_allclose(
-        gp.predict(asked).std ** 2, np.diagonal(expected.cov), atol=1e-8
+        gp.predict(queries).std ** 2, np.diagonal(expected.cov), atol=1e-8
     )
 
 
 def test_with_every_observation_it_is_exact() -> None:
     draw = rng(1)
-    X, y, asked = draw.random((25, 2)), draw.normal(size=25), draw.random((9, 2))
+    X, y, queries = draw.random((25, 2)), draw.normal(size=25), draw.random((9, 2))
     sparse = InducingGP(ROUGH, 0.1, 0.3, inducing=25, jitter=0.0)
     exact = StreamingGP(ROUGH, 0.1, 0.3)
     sparse.observe(X, y, rng=draw)
     exact.observe(X, y)
     for ours, theirs in zip(
-        sparse.predict(asked, return_cov=True),
-        exact.predict(asked, return_cov=True),
+        sparse.predict(queries, return_cov=True),
+        exact.predict(queries, return_cov=True),
         strict=True,
     ):
         np.testing.assert_allclose(ours, theirs, atol=1e-10)
 
 
-def test_points_are_drawn_anew_from_all_that_was_observed() -> None:
+def test_inducing_points_are_redrawn_from_all_observations() -> None:
     """Ten of forty: each observation is an inducing point in a quarter of all rounds."""
     times, draw = np.zeros(40), rng(2)
     gp = InducingGP(SMOOTH, 0.1, inducing=10)
     X = draw.random((40, 2))
     gp.observe(X[:39], np.zeros(39), rng=draw)
     for _ in range(400):
-        again = gp.restored(gp.state())
-        again.observe(X[39:], [0.0], rng=draw)
-        times[again.points] += 1
+        reloaded = gp.restored(gp.state())
+        reloaded.observe(X[39:], [0.0], rng=draw)
+        times[reloaded.points] += 1
     # Binomial(400, ¼) of each: five standard deviations hold all forty with probability 1 − 2e-5.
     assert (np.abs(times - 100) <= 5.0 * np.sqrt(400 * 0.25 * 0.75)).all()
 
@@ -102,12 +106,12 @@ def test_learning_needs_a_generator_and_the_same_one_gives_the_same() -> None:
     with pytest.raises(InputError, match=r"rng=np.random.default_rng"):
         InducingGP(SMOOTH, 0.1).observe([[0.0]], [1.0])
     X, y = rng().random((9, 1)), rng(1).normal(size=9)
-    found = []
+    means = []
     for _ in range(2):
         gp = InducingGP(SMOOTH, 0.1, inducing=3)
         gp.observe(X, y, rng=rng(7))
-        found.append(gp.predict([[0.5]]).mean)
-    np.testing.assert_array_equal(*found)
+        means.append(gp.predict([[0.5]]).mean)
+    np.testing.assert_array_equal(*means)
 
 
 def test_equal_contexts_may_be_inducing_points_together() -> None:
@@ -142,21 +146,21 @@ def test_many_rewards_at_once_make_no_large_matrix(
     rng = np.random.default_rng(0)
     arms, rewards = rng.random((40, 2)), rng.random(40)
     kernel, noise = SquaredExponential(lengthscale=0.5), 0.1
-    whole = InducingGP(kernel, noise, inducing=8)
-    whole.observe(arms, rewards, rng=np.random.default_rng(1))
+    at_once = InducingGP(kernel, noise, inducing=8)
+    at_once.observe(arms, rewards, rng=np.random.default_rng(1))
     monkeypatch.setattr("superarm.posteriors.inducing.BLOCK", 16)
     parts = InducingGP(kernel, noise, inducing=8)
     parts.observe(arms, rewards, rng=np.random.default_rng(1))
-    np.testing.assert_array_equal(parts.predict(arms).mean, whole.predict(arms).mean)
+    np.testing.assert_array_equal(parts.predict(arms).mean, at_once.predict(arms).mean)
     blocks = [arms[:16], arms[16:32], arms[32:]]
-    alone = [
+    gains = [
         0.5 * np.linalg.slogdet(np.eye(len(X)) + kernel(X) / noise)[1] for X in blocks
     ]
-    assert parts.information_gain == pytest.approx(sum(alone))
-    assert whole.information_gain < parts.information_gain
+    assert parts.information_gain == pytest.approx(sum(gains))
+    assert at_once.information_gain < parts.information_gain
 
 
-def test_information_gain_adds_up_what_each_observation_tells() -> None:
+def test_information_gain_adds_over_observations() -> None:
     """½ ln(1 + σ²/λ) of one observation after the other, σ² that of the posterior before it."""
     gp, draw, expected = InducingGP(ROUGH, 0.1, inducing=4), rng(3), 0.0
     for _ in range(8):
@@ -166,7 +170,7 @@ def test_information_gain_adds_up_what_each_observation_tells() -> None:
         assert gp.information_gain == pytest.approx(expected, rel=1e-9)
 
 
-def test_what_is_used_where_nothing_is_said() -> None:
+def test_defaults() -> None:
     gp = InducingGP(SMOOTH, 0.1)
     assert (gp.inducing, gp.jitter) == (50, 1e-6)
-    assert not gp.exchangeable  # points are drawn from what has come so far
+    assert not gp.exchangeable  # points are drawn from the observations so far

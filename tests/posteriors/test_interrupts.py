@@ -1,4 +1,4 @@
-"""Ctrl-C in the middle of an update of ``FiniteGP``: it is learned whole, or not at all."""
+"""Ctrl-C during an update of ``FiniteGP``: the update is atomic."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _CHECKED = ("CALL", "CALL_KW", "CALL_FUNCTION_EX", "RESUME")
 
 def points_of_interrupts(code: CodeType) -> set[int]:
     """Offsets of operations before which CPython may raise what a signal's handler raises."""
-    found: set[int] = set()
+    offsets: set[int] = set()
     checked = False
     for step in dis.get_instructions(code):
         if checked or step.opname == "JUMP_BACKWARD":
-            found.add(step.offset)
+            offsets.add(step.offset)
         checked = step.opname in _CHECKED
-    return found
+    return offsets
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def interrupted_at(number: int) -> Iterator[list[str]]:
 
 
 class Lesson(NamedTuple):
-    """What one update observes."""
+    """The observations of one update."""
 
     rows: list[int]
     rewards: list[float]
@@ -156,17 +156,17 @@ def known_to(gp: FiniteGP) -> Known:
     )
 
 
-def assert_alike(found: Known, expected: Known) -> None:
+def assert_alike(actual: Known, expected: Known) -> None:
     """Up to rounding: an interrupt may leave arms pending, or a fold to the next update."""
-    assert found.count == expected.count
-    assert np.array_equal(found.weight, expected.weight)
-    assert np.array_equal(found.weighted_rewards, expected.weighted_rewards)
-    for one, other in zip(found[3:], expected[3:], strict=True):
+    assert actual.count == expected.count
+    assert np.array_equal(actual.weight, expected.weight)
+    assert np.array_equal(actual.weighted_rewards, expected.weighted_rewards)
+    for one, other in zip(actual[3:], expected[3:], strict=True):
         assert np.abs(np.subtract(one, other)).max() < 1e-9
 
 
 @pytest.mark.parametrize(("name", "lesson", "settings"), CASES)
-def test_an_interrupt_anywhere_leaves_an_update_whole(
+def test_update_is_atomic_under_any_interrupt(
     name: str, lesson: str, settings: dict[str, Any]
 ) -> None:
     interrupt_everywhere(name, lesson, settings)
@@ -176,7 +176,7 @@ def test_an_interrupt_anywhere_leaves_an_update_whole(
 @pytest.mark.parametrize(
     ("name", "lesson", "settings"), [case for case in ALL if case not in CASES]
 )
-def test_an_interrupt_anywhere_leaves_any_update_whole(
+def test_every_update_is_atomic_under_any_interrupt(
     name: str, lesson: str, settings: dict[str, Any]
 ) -> None:
     interrupt_everywhere(name, lesson, settings)
@@ -212,7 +212,7 @@ def interrupt_everywhere(name: str, lesson: str, settings: dict[str, Any]) -> No
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers")
 @pytest.mark.parametrize("name", ["few arms", "all arms"])
 @pytest.mark.parametrize("backend", backends())
-def test_signals_leave_updates_whole(name: str, backend: str) -> None:
+def test_updates_are_atomic_under_signals(name: str, backend: str) -> None:
     gp = ROOTS[name]({"form": "root", "backend": backend})
     twin = copy.copy(gp)
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""StreamingGP beyond what memory holds exactly: refused, or summed up in inducing points, as told."""
+"""StreamingGP beyond exact memory: rejected, or summarised in inducing points, by option."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def taught(
     return gp
 
 
-def test_more_than_memory_holds_is_refused_and_nothing_changes() -> None:
+def test_observations_beyond_memory_are_rejected_without_side_effects() -> None:
     arms, rewards = history(41)
     gp = taught(arms[:40], rewards[:40], most_exact=40)
     before = gp.predict(arms).mean
@@ -51,25 +51,25 @@ def test_more_than_memory_holds_is_refused_and_nothing_changes() -> None:
     np.testing.assert_array_equal(gp.predict(arms).mean, before)
 
 
-def test_the_change_is_told_once_and_seen() -> None:
+def test_switch_to_inducing_points_warns_once() -> None:
     arms, rewards = history(200)
     gp = StreamingGP(ROUGH, NOISE, most_exact=40, inducing=30)
     gp.observe(arms[:40], rewards[:40])
     assert (gp.form, gp.tolerance) == ("cholesky", 0.0)
-    with pytest.warns(PrecisionWarning) as told:
+    with pytest.warns(PrecisionWarning) as warned:
         gp.observe(arms[40:45], rewards[40:45])
-    assert told[0].filename == __file__
-    assert str(told[0].message) == (
+    assert warned[0].filename == __file__
+    assert str(warned[0].message) == (
         "more than 40 observations: from now on the posterior is approximate, summed up in 30 inducing "
         f"points; kernel values are off by up to {gp.tolerance:.2g}"
     )
-    for begin in range(45, 200, 5):  # past the rounds in which points are chosen anew
+    for begin in range(45, 200, 5):  # past the rounds in which points are rechosen
         gp.observe(arms[begin : begin + 5], rewards[begin : begin + 5])
     assert (gp.form, gp.rank, gp.count) == ("inducing", 30, 200)
     assert gp.tolerance > 0.0
 
 
-def test_where_the_warning_is_an_error_nothing_changes() -> None:
+def test_warning_as_error_has_no_side_effects() -> None:
     arms, rewards = history(60)
     gp = StreamingGP(ROUGH, NOISE, most_exact=40, inducing=30)
     gp.observe(arms[:40], rewards[:40])
@@ -86,15 +86,15 @@ def test_points_everywhere_give_the_exact_posterior() -> None:
     gp = taught(arms, rewards, step=120, most_exact=10, inducing=120)
     assert gp.form == "inducing"
     # Points are dropped where what they add is below 1e-9 of the variance, hence the digits.
-    asked = history(30)[0]
-    (mean, std), (true_mean, true_std) = gp.predict(asked), exact.predict(asked)
+    queries = history(30)[0]
+    (mean, std), (true_mean, true_std) = gp.predict(queries), exact.predict(queries)
     np.testing.assert_allclose(mean, true_mean, atol=1e-6)
     np.testing.assert_allclose(std, true_std, atol=1e-6)
     assert gp.information_gain == pytest.approx(exact.information_gain, abs=1e-5)
 
 
 def test_any_points_give_the_dense_formula() -> None:
-    """Mean and covariance of Titsias' posterior, solved with whole matrices."""
+    """Mean and covariance of Titsias' posterior, solved with dense matrices."""
     arms, rewards = history(150)
     gp = taught(arms, rewards, most_exact=50, inducing=12)
     Z, X = gp.state().parts["inducing"].arrays["points"], history(20)[0]
@@ -113,7 +113,7 @@ def test_the_error_stated_is_the_error_of_kernel_values() -> None:
     gp = taught(arms, rewards, most_exact=50, inducing=25)
     Z = gp.state().parts["inducing"].arrays["points"]
     explained = ROUGH(arms, Z) @ np.linalg.solve(ROUGH(Z), ROUGH(Z, arms))
-    # Points are chosen anew at 110 observations; all errors of earlier arms are counted then.
+    # Points are rechosen at 110 observations; all errors of earlier arms are counted then.
     assert np.abs(ROUGH(arms) - explained).max() == pytest.approx(
         gp.tolerance, rel=1e-6
     )
@@ -123,20 +123,20 @@ def test_many_observations_at_once_are_taken_in_by_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     arms, rewards = history(150)
-    whole = taught(arms, rewards, step=150, most_exact=50, inducing=20)
+    at_once = taught(arms, rewards, step=150, most_exact=50, inducing=20)
     for module in ("streaming.posterior", "streaming.inducing", "summaries"):
         monkeypatch.setattr(f"superarm.posteriors.{module}.BLOCK", 32)
     parts = taught(arms, rewards, step=150, most_exact=50, inducing=20)
-    asked = history(30)[0]
+    queries = history(30)[0]
     np.testing.assert_allclose(
-        parts.predict(asked).mean, whole.predict(asked).mean, atol=1e-9
+        parts.predict(queries).mean, at_once.predict(queries).mean, atol=1e-9
     )
     np.testing.assert_allclose(
-        parts.predict(asked).std, whole.predict(asked).std, atol=1e-9
+        parts.predict(queries).std, at_once.predict(queries).std, atol=1e-9
     )
     # What the points do not explain is new in every block, however often it was seen.
-    assert parts.information_gain > whole.information_gain
-    assert parts.incumbent == pytest.approx(whole.incumbent, rel=1e-9)
+    assert parts.information_gain > at_once.information_gain
+    assert parts.incumbent == pytest.approx(at_once.incumbent, rel=1e-9)
 
 
 def test_an_exact_form_that_does_not_grow_comes_first() -> None:
@@ -152,10 +152,15 @@ def test_an_exact_form_that_does_not_grow_comes_first() -> None:
 def test_points_are_spread_as_a_pivoted_cholesky_spreads_them() -> None:
     arms = history(40)[0]
     chosen = spread_points(ROUGH, arms, 10)
-    left = ROUGH(arms)
+    residual = ROUGH(arms)
     for point in chosen:
-        assert left[point, point] == pytest.approx(np.diag(left).max(), rel=1e-9)
-        left = left - np.outer(left[:, point], left[point]) / left[point, point]
+        assert residual[point, point] == pytest.approx(
+            np.diag(residual).max(), rel=1e-9
+        )
+        residual = (
+            residual
+            - np.outer(residual[:, point], residual[point]) / residual[point, point]
+        )
     assert len(set(chosen.tolist())) == 10
 
 
@@ -164,7 +169,7 @@ def test_more_points_than_there_are_arms() -> None:
     assert sorted(spread_points(ROUGH, arms, 10**12)) == list(range(40))
 
 
-def test_points_that_add_nothing_are_left_out() -> None:
+def test_redundant_points_are_omitted() -> None:
     arms = np.repeat(history(4)[0], 5, axis=0)
     assert len(spread_points(ROUGH, arms, 12)) == 4
 
@@ -174,14 +179,14 @@ def test_inducing_needs_a_free_choice_of_form() -> None:
         StreamingGP(ROUGH, NOISE, form="cholesky", inducing=10)
 
 
-def test_it_is_the_posterior_with_redrawn_points_at_the_same_points() -> None:
+def test_streaming_with_inducing_points_equals_inducing_gp() -> None:
     arms, rewards = history(80)
     redrawn = InducingGP(ROUGH, NOISE, inducing=80, jitter=0.0)
     redrawn.observe(arms, rewards, rng=np.random.default_rng(0))
-    kept = taught(arms, rewards, step=80, most_exact=10, inducing=80)
-    asked = history(30)[0]
+    fixed = taught(arms, rewards, step=80, most_exact=10, inducing=80)
+    queries = history(30)[0]
     np.testing.assert_allclose(
-        kept.predict(asked).mean, redrawn.predict(asked).mean, atol=1e-6
+        fixed.predict(queries).mean, redrawn.predict(queries).mean, atol=1e-6
     )
 
 
@@ -196,14 +201,14 @@ def test_a_hundred_thousand_observations(kernel: object, columns: int) -> None:
     gp = StreamingGP(kernel, NOISE, most_exact=2_000, inducing=400)  # type: ignore[arg-type]
     with pytest.warns(PrecisionWarning):
         gp.observe(arms, rewards)
-    asked = np.random.default_rng(0).random((500, columns))
-    truth = np.sin(3.0 * asked[:, 0]) + asked[:, -1]
-    mean, std = gp.predict(asked)
+    queries = np.random.default_rng(0).random((500, columns))
+    truth = np.sin(3.0 * queries[:, 0]) + queries[:, -1]
+    mean, std = gp.predict(queries)
     # A function of the model's own smoothness: errors are those of the stated widths, not far beyond.
     assert np.mean(np.abs(mean - truth) <= 1.96 * std) >= 0.9
 
 
-def test_points_are_chosen_anew_when_observations_have_doubled() -> None:
+def test_points_are_rechosen_when_observations_double() -> None:
     arms, rewards = history(100)
     gp = taught(arms[:45], rewards[:45], most_exact=40, inducing=10)
     assert (gp.form, gp.state().parts["inducing"].scalars["chosen_at"]) == (
@@ -218,12 +223,12 @@ def test_points_are_chosen_anew_when_observations_have_doubled() -> None:
     assert gp.state().parts["inducing"].scalars["chosen_at"] == 90
 
 
-def test_what_is_exact_where_nothing_is_said() -> None:
+def test_default_exact_limit() -> None:
     gp = StreamingGP(ROUGH, NOISE)
     assert (gp.most_exact, gp.inducing) == (20_000, None)
 
 
-def test_an_update_that_fails_at_its_end_changes_nothing(
+def test_update_that_fails_late_has_no_side_effects(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     arms, rewards = history(55)

@@ -1,4 +1,4 @@
-"""Beliefs given arms that were chosen but not seen, against the dense formula."""
+"""Beliefs conditioned on pending arms, against the dense formula."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ some = st.lists(st.integers(0, len(ARMS) - 1), min_size=7, max_size=7, unique=Tr
 
 
 def offer_of(rows: list[int] | None = None) -> Offer:
-    at = np.arange(len(ARMS)) if rows is None else np.array(rows)
-    return Offer(step=1, arms=Arms(ids=at.tolist(), features=ARMS[at]))
+    positions = np.arange(len(ARMS)) if rows is None else np.array(rows)
+    return Offer(step=1, arms=Arms(ids=positions.tolist(), features=ARMS[positions]))
 
 
 def taught(name: str, rows: list[int]) -> Any:
@@ -61,9 +61,9 @@ def taught(name: str, rows: list[int]) -> Any:
     return gp
 
 
-def less(cov: Floats, at: Any) -> Floats:
+def less(cov: Floats, pending: Any) -> Floats:
     """The dense formula."""
-    positions = np.array(at, dtype=np.intp)
+    positions = np.array(pending, dtype=np.intp)
     cross = cov[positions]
     observed = cross[:, positions] + NOISE * np.eye(len(positions))
     return cov - cross.T @ np.linalg.solve(observed, cross)
@@ -73,7 +73,7 @@ def less(cov: Floats, at: Any) -> Floats:
 @pytest.mark.parametrize("name", MAKERS)
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(seen=places, offered=some, pending=places, first=within, second=within)
-def test_it_equals_the_dense_formula(
+def test_conditioned_belief_matches_the_dense_formula(
     name: str,
     seen: list[int],
     offered: list[int],
@@ -89,22 +89,22 @@ def test_it_equals_the_dense_formula(
     n = len(keys)
     expected = less(joint, range(n, len(joint)))[:n, :n]
     belief = gp.belief(offer, awaited)
-    for at in (None, first, second):
-        if at is not None:
-            belief = belief.condition(np.array(at, dtype=np.intp))
-            expected = less(expected, at)
+    for positions in (None, first, second):
+        if positions is not None:
+            belief = belief.condition(np.array(positions, dtype=np.intp))
+            expected = less(expected, positions)
         np.testing.assert_allclose(belief.mean, mean[:n], atol=1e-12)
         np.testing.assert_allclose(belief.std**2, np.diagonal(expected), atol=1e-10)
         np.testing.assert_allclose(belief.cov, expected, atol=1e-10)
-        for kept in (belief.mean, belief.std, belief.cov):
-            assert not kept.flags.writeable  # so that it must not change
+        for array in (belief.mean, belief.std, belief.cov):
+            assert not array.flags.writeable  # so that it must not change
         np.testing.assert_allclose(belief.negated().cov, expected, atol=1e-10)
         np.testing.assert_array_equal(belief.negated().mean, -belief.mean)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", MAKERS)
-def test_draws_have_the_covariance_that_is_left(name: str) -> None:
+def test_draws_have_the_remaining_covariance(name: str) -> None:
     gp = taught(name, [0, 1, 1, 5])
     offer = offer_of([0, 2, 4, 6, 8, 13])
     awaited = gp.keys(offer_of())[[2, 9, 9, 11]]
@@ -126,11 +126,11 @@ def test_no_square_covariance_is_made(
     gp = taught(name, [0, 1, 5])
     awaited = gp.keys(offer_of())[[2, 9]]
 
-    made = type(gp)._covariance
+    compute = type(gp)._covariance
 
     def some(self: Any, keys: Any, at: Any = None) -> Floats:
         assert at is not None, "the whole covariance was asked for"
-        return made(self, keys, at)
+        return compute(self, keys, at)
 
     monkeypatch.setattr(type(gp), "_covariance", some)
     belief = gp.belief(offer_of(), awaited).condition(np.array([3]))
@@ -139,8 +139,8 @@ def test_no_square_covariance_is_made(
     assert (belief.std < gp.belief(offer_of(), awaited).std + 1e-12).all()
 
 
-def test_memory_grows_with_the_pending_arms_alone() -> None:
-    """4,000 arms: their covariance alone would take 128 MB."""
+def test_memory_grows_only_with_pending_arms() -> None:
+    """4,000 arms: their covariance would take 128 MB."""
     rng = np.random.default_rng(0)
     arms = rng.random((4000, 2))
     offer = Offer(step=1, arms=Arms.numbered(arms))
@@ -160,7 +160,7 @@ def test_memory_grows_with_the_pending_arms_alone() -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_it_goes_stale_as_every_belief(name: str) -> None:
+def test_conditioned_belief_goes_stale(name: str) -> None:
     gp = taught(name, [0, 1])
     keys = gp.keys(offer_of())
     belief = gp.belief(offer_of(), keys[[3]])

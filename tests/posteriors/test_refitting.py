@@ -1,4 +1,4 @@
-"""Hyper-parameters that are fitted again as observations come."""
+"""Hyper-parameters that are refitted as observations arrive."""
 
 from __future__ import annotations
 
@@ -94,15 +94,15 @@ def by_hand(
 
 
 @pytest.mark.parametrize("name", INSIDE)
-def test_it_equals_fitting_and_learning_by_hand(name: str) -> None:
+def test_refitting_equals_fitting_and_learning_by_hand(name: str) -> None:
     inside = INSIDE[name]()
     gp = Refitting(inside, every=40, most=30)
     keys, rewards, features = seen(inside, 45)
-    for at in range(39):
-        gp.observe(keys[[at]], rewards[[at]])
+    for row in range(39):
+        gp.observe(keys[[row]], rewards[[row]])
     untouched = INSIDE[name]()
-    for at in range(39):
-        untouched.observe(keys[[at]], rewards[[at]])
+    for row in range(39):
+        untouched.observe(keys[[row]], rewards[[row]])
     now = Offer(step=50, arms=Arms.numbered(ARMS))
     np.testing.assert_allclose(
         gp.belief(now).mean, untouched.belief(now).mean, atol=1e-12
@@ -122,41 +122,45 @@ def test_it_equals_fitting_and_learning_by_hand(name: str) -> None:
         == pytest.approx(fit.noise_variance, rel=1e-2)
     )
     assert gp.noise_std == pytest.approx(np.sqrt(gp.noise_variance))
-    fresh = inside._clone(**gp.fitted)
-    fresh.observe(keys[last], rewards[last])
-    for at in range(40, 45):
-        gp.observe(keys[[at]], rewards[[at]])
-        fresh.observe(keys[[at]], rewards[[at]])
-    np.testing.assert_allclose(gp.belief(now).mean, fresh.belief(now).mean, atol=1e-10)
-    np.testing.assert_allclose(gp.belief(now).cov, fresh.belief(now).cov, atol=1e-10)
-    assert gp.information_gain == pytest.approx(fresh.information_gain)
-    assert (gp.count, gp.incumbent) == (45, pytest.approx(fresh.incumbent))
+    reference = inside._clone(**gp.fitted)
+    reference.observe(keys[last], rewards[last])
+    for row in range(40, 45):
+        gp.observe(keys[[row]], rewards[[row]])
+        reference.observe(keys[[row]], rewards[[row]])
+    np.testing.assert_allclose(
+        gp.belief(now).mean, reference.belief(now).mean, atol=1e-10
+    )
+    np.testing.assert_allclose(
+        gp.belief(now).cov, reference.belief(now).cov, atol=1e-10
+    )
+    assert gp.information_gain == pytest.approx(reference.information_gain)
+    assert (gp.count, gp.incumbent) == (45, pytest.approx(reference.incumbent))
 
-    again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-    assert (again.fitted, again.fits) == (gp.fitted, 1)
-    np.testing.assert_allclose(again.belief(now).cov, gp.belief(now).cov, atol=1e-12)
+    restored = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+    assert (restored.fitted, restored.fits) == (gp.fitted, 1)
+    np.testing.assert_allclose(restored.belief(now).cov, gp.belief(now).cov, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["finite", "drifting"])
-def test_a_restored_one_fits_the_same_values(name: str) -> None:
+def test_restored_refitting_fits_the_same_values(name: str) -> None:
     gp = Refitting(INSIDE[name](), every=15, most=40)
     keys, rewards, _ = seen(gp, 70)
-    for at in range(70):
-        gp.observe(keys[[at]], rewards[[at]])
-        if at in (20, 44):
-            kept = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-            assert kept.fitted == gp.fitted
-            for later in range(at + 1, at + 20):
-                kept.observe(keys[[later]], rewards[[later]])
-        if at in (39, 63):
-            for part, value in kept.fitted.items():
+    for row in range(70):
+        gp.observe(keys[[row]], rewards[[row]])
+        if row in (20, 44):
+            restored = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+            assert restored.fitted == gp.fitted
+            for later in range(row + 1, row + 20):
+                restored.observe(keys[[later]], rewards[[later]])
+        if row in (39, 63):
+            for part, value in restored.fitted.items():
                 own = getattr(value, "theta", value)
                 there = getattr(gp.fitted[part], "theta", gp.fitted[part])
                 np.testing.assert_allclose(own, there, atol=1e-2)
     assert gp.fits == 4
 
 
-def test_own_noise_variances_keep_their_ratio() -> None:
+def test_refit_preserves_ratios_of_stated_noise() -> None:
     """Against the likelihood with one noise variance for each observation."""
     gp = Refitting(StreamingGP(KERNEL, NOISE), every=40, work=100_000)
     keys, rewards, _ = seen(gp, 40)
@@ -174,10 +178,10 @@ def test_own_noise_variances_keep_their_ratio() -> None:
     best = likelihood(theta, noise)
     for shift in np.vstack([0.05 * np.eye(3), -0.05 * np.eye(3)]):  # the top of a hill
         assert likelihood(theta + shift[:2], noise * np.exp(shift[2])) < best
-    alone = StreamingGP(gp.fitted["kernel"], noise)
-    alone.observe(keys, rewards, noise * ratio)
+    reference = StreamingGP(gp.fitted["kernel"], noise)
+    reference.observe(keys, rewards, noise * ratio)
     np.testing.assert_allclose(
-        gp.predict(keys).mean, alone.predict(keys).mean, atol=1e-9
+        gp.predict(keys).mean, reference.predict(keys).mean, atol=1e-9
     )
 
 
@@ -192,8 +196,8 @@ def test_the_work_of_a_fit_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "fit_kernel", spied)
     gp = Refitting(StreamingGP(KERNEL, NOISE), every=20, most=50, work=200)
     keys, rewards, _ = seen(gp, 80)
-    for at in range(80):
-        gp.observe(keys[[at]], rewards[[at]])
+    for row in range(80):
+        gp.observe(keys[[row]], rewards[[row]])
     assert limits == [10, 5, 4, 4]
 
 
@@ -201,7 +205,7 @@ def test_a_search_ends_with_the_step_that_reaches_the_limit() -> None:
     """L-BFGS-B tries at most 20 points a step; what it has is the best of those it moved to."""
     X = rng().random((40, 2))
     y = np.sin(5.0 * X[:, 0])
-    found = [
+    fits = [
         fit_kernel(
             SquaredExponential(lengthscale=2.0),  # type: ignore[arg-type]
             X,
@@ -213,12 +217,11 @@ def test_a_search_ends_with_the_step_that_reaches_the_limit() -> None:
         )
         for most in (1, 5, 9, 10_000)
     ]
-    values = [each.log_marginal_likelihood for each in found]
-    assert [each.converged for each in found] == [False, False, False, True]
+    values = [fit.log_marginal_likelihood for fit in fits]
+    assert [fit.converged for fit in fits] == [False, False, False, True]
     assert values == sorted(values)
     assert all(
-        each.evaluations <= most + 21
-        for each, most in zip(found, (1, 5, 9), strict=False)
+        fit.evaluations <= most + 21 for fit, most in zip(fits, (1, 5, 9), strict=False)
     )
     start = log_marginal_likelihood(
         SquaredExponential(lengthscale=2.0), X, y, noise_variance=0.1
@@ -248,14 +251,14 @@ def test_epsilon_is_found_while_it_runs() -> None:
         gp.observe(keys[part], rewards[part])
     assert gp.fits == 4
     fitted = gp.fitted
-    found = Product(
+    fitted_kernel = Product(
         kernels=(
             Columns(kernel=fitted["kernel"], columns=(0, 1)),
             Columns(kernel=fitted["drift"], columns=(2,)),
         )
     )
     reached = log_marginal_likelihood(
-        found, features, rewards, noise_variance=gp.noise_variance
+        fitted_kernel, features, rewards, noise_variance=gp.noise_variance
     )
     assert (
         reached
@@ -264,7 +267,7 @@ def test_epsilon_is_found_while_it_runs() -> None:
     assert 0.05 < fitted["drift"].epsilon < 0.2
 
 
-def test_a_fit_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_fit_has_no_side_effects(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: Any, **options: Any) -> FitResult:
         raise NotPositiveDefiniteError("no factor")
 
@@ -285,7 +288,7 @@ def test_a_fit_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     )
 
 
-def test_what_cannot_be_fitted_is_refused() -> None:
+def test_unfittable_posteriors_are_rejected() -> None:
     fixed = SquaredExponential(lengthscale_bounds="fixed", variance_bounds="fixed")
     for inside in (
         IndependentGaussian(np.ones(3), NOISE),
@@ -312,14 +315,14 @@ def test_what_cannot_be_fitted_is_refused() -> None:
         Refitting(taught)
 
 
-def test_one_that_resets_starts_from_the_first_values() -> None:
+def test_refitting_a_resetting_posterior_starts_from_the_first_values() -> None:
     gp = Resetting(Refitting(FiniteGP(KERNEL, ARMS, NOISE), every=5), block=10)
     for step in range(1, 12):
         offer = Offer(step=step, arms=Arms.numbered(ARMS))
         gp.observe(gp.keys(offer)[[step % 8]], [float(step % 3)])
         assert (gp.noise_variance == NOISE) == (step < 5 or step == 11)
-    again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-    assert again.noise_variance == gp.noise_variance
+    restored = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+    assert restored.noise_variance == gp.noise_variance
 
 
 def test_damaged_states() -> None:
@@ -345,17 +348,19 @@ def test_damaged_states() -> None:
 
 
 def test_any_drift_is_fitted() -> None:
-    """A product of kernels of time; the drift's hyper-parameters go on after a restart."""
+    """A product of temporal kernels; the drift's hyper-parameters survive a restart."""
     drift = Periodic(period=12.0, lengthscale_bounds=(0.5, 5.0)) * Temporal(
         epsilon=0.02
     )
     gp = Refitting(DriftingGP(KERNEL, ARMS, NOISE, drift=drift), every=30)
     keys, rewards, _ = seen(gp, 40)
-    for at in range(0, 40, 5):
-        gp.observe(keys[at : at + 5], rewards[at : at + 5])
+    for start in range(0, 40, 5):
+        gp.observe(keys[start : start + 5], rewards[start : start + 5])
     assert gp.fits == 1
     assert not np.allclose(gp.fitted["drift"].theta, drift.theta)
-    again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-    assert again.fitted == gp.fitted
+    restored = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+    assert restored.fitted == gp.fitted
     now = Offer(step=41, arms=Arms.numbered(ARMS))
-    np.testing.assert_allclose(again.belief(now).mean, gp.belief(now).mean, atol=1e-9)
+    np.testing.assert_allclose(
+        restored.belief(now).mean, gp.belief(now).mean, atol=1e-9
+    )

@@ -1,4 +1,4 @@
-"""A posterior that starts anew at intervals."""
+"""A posterior that resets at intervals."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def test_only_the_rewards_of_its_block_count(name: str) -> None:
     for step in range(1, 11):
         row, reward = int(rng.integers(6)), float(rng.standard_normal())
         if (step - 1) % 4 == 0:
-            fresh = INSIDE[name]()
+            reference = INSIDE[name]()
         before = gp.belief(offer(step))
         np.testing.assert_allclose(
-            before.mean, fresh.belief(offer(step)).mean, atol=1e-12
+            before.mean, reference.belief(offer(step)).mean, atol=1e-12
         )
         np.testing.assert_allclose(
-            before.cov, fresh.belief(offer(step)).cov, atol=1e-12
+            before.cov, reference.belief(offer(step)).cov, atol=1e-12
         )
         gp.observe(gp.keys(offer(step))[[row]], [reward])
-        fresh.observe(fresh.keys(offer(step))[[row]], [reward])
-        assert gp.incumbent == pytest.approx(fresh.incumbent)
+        reference.observe(reference.keys(offer(step))[[row]], [reward])
+        assert gp.incumbent == pytest.approx(reference.incumbent)
     assert (gp.count, gp.ignored) == (10, 0)
 
 
@@ -58,38 +58,40 @@ def test_feedback_from_before_a_reset_is_counted_and_not_used() -> None:
     for step in (3, 4, 5):
         decisions.append((offer(step), policy.decide(offer(step), rng)))
         policy.commit(decisions[-1][1])
-    for given, decision in decisions[::-1]:
-        rewards = np.full(2, float(given.step))
+    for past_offer, decision in decisions[::-1]:
+        rewards = np.full(2, float(past_offer.step))
         policy.learn(
-            given,
+            past_offer,
             decision,
             Feedback(positions=decision.positions, rewards=rewards),
             rng,
         )
     assert (gp.count, gp.ignored) == (6, 4)
-    alone = INSIDE["finite"]()
-    alone.observe(decisions[2][1].positions, [5.0, 5.0])
+    reference = INSIDE["finite"]()
+    reference.observe(decisions[2][1].positions, [5.0, 5.0])
     np.testing.assert_allclose(
-        gp.belief(offer(6)).mean, alone.belief(offer(6)).mean, atol=1e-12
+        gp.belief(offer(6)).mean, reference.belief(offer(6)).mean, atol=1e-12
     )
-    again = gp.restored(gp.state())
-    assert again.ignored == 4
-    np.testing.assert_array_equal(again.belief(offer(6)).mean, gp.belief(offer(6)).mean)
+    restored = gp.restored(gp.state())
+    assert restored.ignored == 4
+    np.testing.assert_array_equal(
+        restored.belief(offer(6)).mean, gp.belief(offer(6)).mean
+    )
 
 
-def test_blocks_know_nothing_of_each_other() -> None:
-    gp, alone = Resetting(INSIDE["finite"](), block=4), INSIDE["finite"]()
+def test_blocks_are_independent() -> None:
+    gp, reference = Resetting(INSIDE["finite"](), block=4), INSIDE["finite"]()
     gp.observe([[0, 1], [2, 1]], [1.0, 2.0])
-    alone.observe([0, 2], [1.0, 2.0])
-    found = gp.predict([[1, 1], [3, 2], [4, 1]], return_cov=True)
+    reference.observe([0, 2], [1.0, 2.0])
+    predicted = gp.predict([[1, 1], [3, 2], [4, 1]], return_cov=True)
     expected = np.zeros((3, 3))
-    expected[np.ix_([0, 2], [0, 2])] = alone.predict([1, 4], return_cov=True).cov
+    expected[np.ix_([0, 2], [0, 2])] = reference.predict([1, 4], return_cov=True).cov
     expected[1, 1] = 1.0
-    np.testing.assert_allclose(found.cov, expected, atol=1e-12)
+    np.testing.assert_allclose(predicted.cov, expected, atol=1e-12)
     np.testing.assert_allclose(
-        found.mean[[0, 2]], alone.predict([1, 4]).mean, atol=1e-12
+        predicted.mean[[0, 2]], reference.predict([1, 4]).mean, atol=1e-12
     )
-    assert found.mean[1] == 0.0
+    assert predicted.mean[1] == 0.0
 
 
 def test_bad_keys_and_parts() -> None:

@@ -1,19 +1,19 @@
-"""A policy restored from its state decides as the one that never stopped."""
+"""A policy restored from its state decides like one that was never interrupted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from sample_posteriors import Maker, fading_kernel, posterior_makers, rough_kernel
 
 from superarm.core import Arms, Decision, Feedback, Floats, Offer, State
 from superarm.core.errors import InputError, StateError
 from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.core.streams import stream
-from superarm.kernels import Matern, SquaredExponential, Temporal
+from superarm.kernels import SquaredExponential
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import (
@@ -21,9 +21,7 @@ from superarm.posteriors import (
     DriftingGP,
     FiniteGP,
     IndependentGaussian,
-    InducingGP,
     Refitting,
-    Resetting,
     SparseVariational,
     StreamingGP,
 )
@@ -35,31 +33,29 @@ NOISE = 0.05
 SIDE = np.linspace(0.0, 1.0, 6)
 GRID = np.stack(np.meshgrid(SIDE, SIDE), axis=-1).reshape(
     -1, 2
-)  # alike by symmetry: many ties
+)  # symmetric, so many arms tie
 SMOOTH = SquaredExponential(lengthscale=0.5)
-ROUGH = Matern(nu=1.5, lengthscale=0.5)
-FADING = Matern(nu=1.5, lengthscale=0.5, columns=(0, 1)) * Temporal(
-    epsilon=0.3, column=2
-)
+ROUGH = rough_kernel()
 
-MAKERS: dict[str, Callable[[], Any]] = {
-    "streaming, cholesky": lambda: StreamingGP(ROUGH, NOISE, form="cholesky"),
+SHARED = posterior_makers(GRID, NOISE, inducing=20, block=20)
+MAKERS: dict[str, Maker] = {
+    "streaming, cholesky": SHARED["streaming, cholesky"],
     "streaming, cholesky, smooth": lambda: StreamingGP(SMOOTH, NOISE, form="cholesky"),
     "streaming, finite-rank": lambda: StreamingGP(SMOOTH, NOISE, form="finite-rank"),
     "streaming, inducing": lambda: StreamingGP(ROUGH, NOISE, most_exact=3, inducing=20),
     "streaming, auto": lambda: StreamingGP(SquaredExponential(lengthscale=3.0), NOISE),
-    "root, numpy": lambda: FiniteGP(ROUGH, GRID, NOISE, form="root", backend="numpy"),
+    "root, numpy": SHARED["root, numpy"],
     "root, compiled": lambda: FiniteGP(
         SMOOTH, GRID, NOISE, form="root", backend="auto"
     ),
-    "visited": lambda: FiniteGP(ROUGH, GRID, NOISE, form="visited"),
+    "visited": SHARED["visited"],
     "independent": lambda: IndependentGaussian(np.ones(len(GRID)), NOISE, arms=GRID),
-    "inducing": lambda: InducingGP(ROUGH, NOISE, inducing=20),
-    "drifting": lambda: DriftingGP(ROUGH, GRID, NOISE, drift=Temporal(epsilon=0.1)),
+    "inducing": SHARED["inducing"],
+    "drifting": SHARED["drifting"],
     "streaming, forgetting": lambda: StreamingGP(
-        FADING, NOISE, timed=True, forget=1e-3
+        fading_kernel(epsilon=0.3), NOISE, timed=True, forget=1e-3
     ),
-    "resetting": lambda: Resetting(FiniteGP(ROUGH, GRID, NOISE), block=20),
+    "resetting": SHARED["resetting"],
     "change-detecting": lambda: ChangeDetecting(
         FiniteGP(ROUGH, GRID, 0.01), run_length=100.0
     ),
@@ -94,7 +90,7 @@ def offer_at(step: int, changing: bool) -> Offer:
 
 
 class Player:
-    """A policy and the decisions of which it has not heard; every seventh is heard of late."""
+    """A policy and its decisions without feedback; every seventh round's feedback is late."""
 
     def __init__(self, policy: IndexPolicy, changing: bool) -> None:
         self.policy = policy
@@ -107,30 +103,32 @@ class Player:
         self.policy.commit(decision)
         self.waiting.append((offer, decision))
         if step % 7:
-            for each in self.waiting:
-                self._hear(*each)
+            for arrival in self.waiting:
+                self._learn(*arrival)
             self.waiting.clear()
         return [int(position) for position in decision.positions]
 
-    def _hear(self, offer: Offer, decision: Decision) -> None:
-        at, step = decision.positions, offer.step
-        noise = stream(0, "noise", step).standard_normal(len(at)) * np.sqrt(NOISE)
+    def _learn(self, offer: Offer, decision: Decision) -> None:
+        positions, step = decision.positions, offer.step
+        noise = stream(0, "noise", step).standard_normal(len(positions)) * np.sqrt(
+            NOISE
+        )
         feedback = Feedback(
-            positions=at, rewards=truth(offer.arms.features[at]) + noise
+            positions=positions, rewards=truth(offer.arms.features[positions]) + noise
         )
         self.policy.learn(offer, decision, feedback, stream(0, "learn", step))
 
     def saved_and_loaded(self) -> Player:
         state = state_from_bytes(state_to_bytes(self.policy.state()))
-        again = Player(self.policy.restored(state), self.changing)
-        again.waiting = self.waiting.copy()
-        return again
+        restored = Player(self.policy.restored(state), self.changing)
+        restored.waiting = self.waiting.copy()
+        return restored
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_restored_policy_decides_as_the_one_that_never_stopped(name: str) -> None:
-    """At ten moments it is restored, goes on for ten rounds, and decides the same in all of them."""
+def test_restored_policy_decides_like_an_uninterrupted_one(name: str) -> None:
+    """Ten copies, restored at different rounds, decide alike for the next ten rounds."""
     player = Player(policy_of(MAKERS[name]()), name.startswith(CHANGING))
     copies: list[tuple[int, Player]] = []
     pending = 0
@@ -147,47 +145,45 @@ def test_a_restored_policy_decides_as_the_one_that_never_stopped(name: str) -> N
             pending += isinstance(engine, RootEngine) and engine._count > 0
     assert (same, total) == (100, 100)
     if name.startswith("root"):
-        assert pending > 3  # also while there is something to be folded in
+        assert pending > 3  # also with observations not yet folded into the root
 
 
-def test_the_form_in_use_is_kept() -> None:
+def test_restored_posterior_keeps_its_form() -> None:
     gp = MAKERS["streaming, auto"]()
     rng = np.random.default_rng(0)
     for _ in range(40):
         gp.observe(rng.random((2, 2)), rng.random(2))
-        again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-        assert (again.form, again.rank) == (gp.form, gp.rank)
-        assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
+        restored = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+        assert (restored.form, restored.rank) == (gp.form, gp.rank)
+        assert state_to_bytes(restored.state()) == state_to_bytes(gp.state())
     assert gp.form == "finite-rank"
 
 
-def test_the_root_form_goes_on_with_the_same_bits() -> None:
+def test_restored_root_form_continues_bit_for_bit() -> None:
     gp = MAKERS["root, numpy"]()
     rng = np.random.default_rng(0)
     for count in (1, 3, 40, 1, 2):
         gp.observe(rng.integers(0, len(GRID), count), rng.random(count))
-        again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-        assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
-        for each in (gp, again):
-            each.observe([7], [0.25])
-        assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
+        restored = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+        assert state_to_bytes(restored.state()) == state_to_bytes(gp.state())
+        for posterior in (gp, restored):
+            posterior.observe([7], [0.25])
+        assert state_to_bytes(restored.state()) == state_to_bytes(gp.state())
 
 
 @pytest.mark.parametrize(
     "name", ["root, numpy", "root, compiled", "streaming, finite-rank"]
 )
 @pytest.mark.parametrize("lengthscale", [0.501, 0.8])
-def test_another_kernel_makes_its_own_of_the_data(
-    name: str, lengthscale: float
-) -> None:
-    """The numbers of one kernel are not taken for those of another."""
+def test_state_with_another_kernel_is_recomputed(name: str, lengthscale: float) -> None:
+    """Cached factors of one kernel are not used for another."""
     arms = np.arange(5) if name.startswith("root") else GRID[:5]
     gp = MAKERS[name]()
     gp.observe(arms, np.arange(5.0))
     other = SquaredExponential(
         lengthscale=lengthscale
-    )  # 0.5 it was where it was smooth, too
-    again = type(gp).from_state(gp.state(), kernel=other)
+    )  # the smooth posteriors have 0.5
+    restored = type(gp).from_state(gp.state(), kernel=other)
     expected = (
         FiniteGP(other, GRID, NOISE, form="root")
         if name.startswith("root")
@@ -196,7 +192,7 @@ def test_another_kernel_makes_its_own_of_the_data(
     expected.observe(arms, np.arange(5.0))
     everything = np.arange(len(GRID)) if name.startswith("root") else GRID
     np.testing.assert_allclose(
-        again.predict(everything).mean, expected.predict(everything).mean, atol=1e-9
+        restored.predict(everything).mean, expected.predict(everything).mean, atol=1e-9
     )
 
 
@@ -292,7 +288,7 @@ def _points_damage(part: State) -> dict[str, State]:
         ("streaming, inducing", "inducing", _points_damage),
     ],
 )
-def test_a_damaged_state_is_refused(name: str, part: str, damage: Any) -> None:
+def test_damaged_state_is_rejected(name: str, part: str, damage: Any) -> None:
     gp = MAKERS[name]()
     arms = [3, 1, 4, 1] if part == "engine" else GRID[[3, 1, 4, 1]]
     gp.observe(arms, [1.0, 2.0, 3.0, 4.0])
@@ -307,7 +303,7 @@ def test_a_damaged_state_is_refused(name: str, part: str, damage: Any) -> None:
 
 @pytest.mark.parametrize("name", ["root, numpy", "visited", "independent"])
 @pytest.mark.parametrize("weight", [-1.0, 1e-200, np.nan])
-def test_weights_that_no_noise_gives_are_refused(name: str, weight: float) -> None:
+def test_impossible_weights_are_rejected(name: str, weight: float) -> None:
     gp = MAKERS[name]()
     gp.observe([3, 1], [1.0, 2.0])
     state = gp.state()
@@ -332,7 +328,7 @@ def test_weights_that_no_noise_gives_are_refused(name: str, weight: float) -> No
     ],
     ids=str,
 )
-def test_an_impossible_streaming_state_is_refused(change: dict[str, Any]) -> None:
+def test_impossible_streaming_state_is_rejected(change: dict[str, Any]) -> None:
     gp = MAKERS["streaming, finite-rank"]()
     gp.observe(GRID[:4], [1.0, 2.0, 3.0, 4.0])
     state = gp.state()

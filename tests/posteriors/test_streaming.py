@@ -32,7 +32,7 @@ ROUGH = Matern(nu=1.5, lengthscale=0.4)
 
 
 def test_timed_keys_end_with_the_moment_of_their_offer() -> None:
-    """What was seen long ago tells less, and late feedback is dated by its own offer."""
+    """Old observations weigh less, and late feedback is dated by its own offer."""
     kernel = SquaredExponential(lengthscale=(0.5, 10.0))
     gp = StreamingGP(kernel, 0.01, timed=True)
     arms = Arms.numbered([[0.0], [1.0]])
@@ -53,30 +53,30 @@ def naive(
     X: Floats,
     y: Floats,
     noise: Floats,
-    asked: Floats,
+    queries: Floats,
     prior: Any = None,
 ) -> JointPrediction:
     """The slow, obvious posterior."""
-    mean = np.zeros(len(asked)) if prior is None else prior(asked)
+    mean = np.zeros(len(queries)) if prior is None else prior(queries)
     residual = y if prior is None else y - prior(X)
-    cross = kernel(asked, X)
+    cross = kernel(queries, X)
     total = kernel(X) + np.diag(noise)
     return JointPrediction(
         mean + cross @ np.linalg.solve(total, residual),
-        kernel(asked) - cross @ np.linalg.solve(total, cross.T),
+        kernel(queries) - cross @ np.linalg.solve(total, cross.T),
     )
 
 
 def assert_posterior(
     gp: StreamingGP,
-    asked: Floats,
+    queries: Floats,
     expected: JointPrediction,
     scale: float = 1.0,
     tolerance: float = 1e-9,
 ) -> None:
     """Mean relative to its own size, covariance relative to the prior's."""
-    mean, std = gp.predict(asked)
-    joint = gp.predict(asked, return_cov=True)
+    mean, std = gp.predict(queries)
+    joint = gp.predict(queries, return_cov=True)
     assert isinstance(joint, JointPrediction)
     size = np.abs(expected.mean).max() + np.sqrt(scale)
     np.testing.assert_allclose(mean, expected.mean, rtol=0, atol=tolerance * size)
@@ -109,19 +109,19 @@ def test_incremental_equals_a_fresh_solve(
         X = pool[rng.integers(0, len(pool), block)]
         y, noise = rng.standard_normal(block), rng.uniform(0.01, 1.0, block)
         if ask_first:
-            # So that the rows solved for it are used again.
+            # So that the rows solved for it are reused.
             gp.belief(Offer(step=1, arms=Arms.numbered(pool)))
         gp.observe(X, y, noise)
         seen.append((X, y, noise))
     X, y, noise = (np.concatenate(parts) for parts in zip(*seen, strict=True))
-    asked = np.vstack([pool, rng.random((3, 2))])
+    queries = np.vstack([pool, rng.random((3, 2))])
     known = prior if prior is not None else lambda X: np.full(len(X), mean)
-    expected = naive(SMOOTH, X, y, noise, asked, known)
-    assert_posterior(gp, asked, expected, scale=1.5)
+    expected = naive(SMOOTH, X, y, noise, queries, known)
+    assert_posterior(gp, queries, expected, scale=1.5)
     means = naive(SMOOTH, X, y, noise, X, known).mean
     assert gp.incumbent == pytest.approx(means.max(), abs=1e-9)
     assert gp.belief(
-        Offer(step=1, arms=Arms.numbered(asked))
+        Offer(step=1, arms=Arms.numbered(queries))
     ).negated().incumbent == pytest.approx(-means.min(), abs=1e-9)
     whitened = SMOOTH(X) / np.sqrt(np.outer(noise, noise))
     gain = 0.5 * np.linalg.slogdet(np.eye(len(X)) + whitened)[1]
@@ -135,7 +135,7 @@ def test_incremental_equals_a_fresh_solve(
 def test_auto_turns_to_the_finite_rank_form_and_stays_exact(kernel: Any) -> None:
     rng = np.random.default_rng(0)
     auto, fixed = StreamingGP(kernel, 0.05), StreamingGP(kernel, 0.05, form="cholesky")
-    asked = rng.random((40, 2))
+    queries = rng.random((40, 2))
     for _ in range(100):
         X = rng.random((4, 2))
         y = np.sin(5.0 * X[:, 0]) + 0.2 * rng.standard_normal(4)
@@ -145,17 +145,17 @@ def test_auto_turns_to_the_finite_rank_form_and_stays_exact(kernel: Any) -> None
     assert auto.rank < fixed.rank == 400
     assert 0.0 < auto.tolerance < 1e-11 * 1.5 or isinstance(kernel, Linear)
     assert fixed.tolerance == 0.0
-    joint = fixed.predict(asked, return_cov=True)
+    joint = fixed.predict(queries, return_cov=True)
     assert isinstance(joint, JointPrediction)
     assert_posterior(
-        auto, asked, joint, scale=float(kernel.diag(asked).max()), tolerance=1e-9
+        auto, queries, joint, scale=float(kernel.diag(queries).max()), tolerance=1e-9
     )
     assert auto.information_gain == pytest.approx(fixed.information_gain, rel=1e-10)
     assert auto.incumbent == pytest.approx(fixed.incumbent, abs=1e-9)
 
 
 def test_an_outgrown_box_stays_exact() -> None:
-    """Arms outside of what was seen: asked about, then observed."""
+    """Arms outside the observed range: queried, then observed."""
     rng = np.random.default_rng(1)
     gp = StreamingGP(SMOOTH, 0.1)
     X, y = rng.random((200, 2)), rng.standard_normal(200)
@@ -169,7 +169,7 @@ def test_an_outgrown_box_stays_exact() -> None:
     assert_posterior(gp, outside, naive(SMOOTH, *more, outside), scale=1.5)
 
 
-def test_outliers_send_it_back_to_the_cholesky_form() -> None:
+def test_outliers_return_the_posterior_to_the_cholesky_form() -> None:
     rng = np.random.default_rng(2)
     gp = StreamingGP(SMOOTH, 0.1)
     X, y = rng.random((200, 2)), rng.standard_normal(200)
@@ -187,7 +187,7 @@ def test_outliers_send_it_back_to_the_cholesky_form() -> None:
     assert_posterior(gp, outlier, naive(SMOOTH, *more, outlier), scale=1.5)
 
 
-def test_a_far_question_leaves_a_belief_as_it_was() -> None:
+def test_distant_query_does_not_change_a_belief() -> None:
     rng = np.random.default_rng(3)
     gp = StreamingGP(SMOOTH, 0.1)
     gp.observe(rng.random((200, 2)), rng.standard_normal(200))
@@ -200,7 +200,7 @@ def test_a_far_question_leaves_a_belief_as_it_was() -> None:
     np.testing.assert_array_equal(belief.sample(np.random.default_rng(1)), before)
 
 
-def test_the_finite_rank_form_answers_far_questions_too() -> None:
+def test_finite_rank_form_answers_distant_queries() -> None:
     rng = np.random.default_rng(4)
     X, y = rng.random((30, 2)), rng.standard_normal(30)
     gp = StreamingGP(SMOOTH, 0.1, form="finite-rank")
@@ -213,7 +213,7 @@ def test_the_finite_rank_form_answers_far_questions_too() -> None:
 
 
 @pytest.mark.parametrize("noise", [1e-12, 1e-15])
-def test_one_by_one_is_all_at_once_with_hardly_any_noise(noise: float) -> None:
+def test_single_updates_equal_a_batch_with_little_noise(noise: float) -> None:
     X = np.linspace(0.0, 1.0, 30)[:, None]
     y = np.sin(X[:, 0])
     at_once, one_by_one = (StreamingGP(SquaredExponential(), noise) for _ in range(2))
@@ -225,7 +225,7 @@ def test_one_by_one_is_all_at_once_with_hardly_any_noise(noise: float) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::superarm.core.errors.JitterWarning")
-def test_no_noise_to_speak_of_is_refused_with_advice_and_nothing_changes() -> None:
+def test_negligible_noise_is_rejected_without_side_effects() -> None:
     gp = StreamingGP(SquaredExponential(), 1e-18)
     X = np.linspace(0.0, 1.0, 30)[:, None]
     refused = None
@@ -241,7 +241,7 @@ def test_no_noise_to_speak_of_is_refused_with_advice_and_nothing_changes() -> No
     assert state_bytes(gp.state()) == before
 
 
-def test_every_observation_is_counted_whatever_the_kernel() -> None:
+def test_every_observation_counts_for_any_kernel() -> None:
     """The cheaper form is looked for at 64 observations: a table of ids has one, too."""
     table = np.eye(5) + 0.5
     gp = StreamingGP(Empirical(covariance=table, column=0), 0.1)
@@ -254,7 +254,7 @@ def test_every_observation_is_counted_whatever_the_kernel() -> None:
         gp.predict([[9.0]])
 
 
-def test_what_was_observed_cannot_be_changed_from_outside() -> None:
+def test_observed_data_are_read_only() -> None:
     gp = StreamingGP(SMOOTH, 0.1)
     gp.observe([[0.0, 0.0]], [1.0])
     with pytest.raises(ValueError, match="read-only"):
@@ -265,7 +265,7 @@ def test_what_was_observed_cannot_be_changed_from_outside() -> None:
 
 
 @pytest.mark.parametrize("foreign", [False, True])
-def test_a_kernel_without_a_finite_rank_form_is_refused_and_nothing_changes(
+def test_kernel_without_a_finite_rank_form_is_rejected_without_side_effects(
     foreign: bool, request: pytest.FixtureRequest
 ) -> None:
     kernel = (
@@ -291,9 +291,9 @@ def test_long_streams_do_not_drift(form: Any) -> None:
     for start in range(0, len(X), 12):
         block = slice(start, start + 12)
         gp.observe(X[block], y[block])
-    asked = rng.random((50, 2))
-    expected = naive(SMOOTH, X, y, np.full(len(X), 0.01), asked)
-    assert_posterior(gp, asked, expected, scale=1.5, tolerance=1e-8)
+    queries = rng.random((50, 2))
+    expected = naive(SMOOTH, X, y, np.full(len(X), 0.01), queries)
+    assert_posterior(gp, queries, expected, scale=1.5, tolerance=1e-8)
 
 
 @pytest.mark.slow
@@ -357,11 +357,11 @@ def test_little_noise(noise: float) -> None:
         for gp in (one, other):
             gp.observe(X[start : start + 10], y[start : start + 10])
     assert other.form == "finite-rank"
-    asked = np.linspace(0.0, 1.0, 30)[:, None]
-    joint = one.predict(asked, return_cov=True)
+    queries = np.linspace(0.0, 1.0, 30)[:, None]
+    joint = one.predict(queries, return_cov=True)
     assert isinstance(joint, JointPrediction)
     # A solve with condition number N/noise loses that many digits of the mean.
-    assert_posterior(other, asked, joint, tolerance=max(1e-10, 1e-15 * 300 / noise))
+    assert_posterior(other, queries, joint, tolerance=max(1e-10, 1e-15 * 300 / noise))
 
 
 def in_fifty_digits(
@@ -371,7 +371,7 @@ def in_fifty_digits(
     with localcontext() as context:
         context.prec = 50
         points, scale = (
-            [Decimal(float(each)) for each in X[:, 0]],
+            [Decimal(float(point)) for point in X[:, 0]],
             2 * Decimal(length) ** 2,
         )
         L: list[list[Decimal]] = []
@@ -383,14 +383,16 @@ def in_fifty_digits(
                 z.append((value - total) / row[len(z)])
             return z
 
-        def covariances(at: Decimal) -> list[Decimal]:
-            return [(-((at - each) ** 2) / scale).exp() for each in points[: len(L)]]
+        def covariances(query: Decimal) -> list[Decimal]:
+            return [
+                (-((query - point) ** 2) / scale).exp() for point in points[: len(L)]
+            ]
 
-        for at in points:
-            row = solved(covariances(at))
+        for query in points:
+            row = solved(covariances(query))
             L.append([*row, (1 + Decimal(noise) - sum(w * w for w in row)).sqrt()])
         row = solved(covariances(Decimal(x)))
-        z = solved([Decimal(float(each)) for each in y])
+        z = solved([Decimal(float(point)) for point in y])
         return (
             float(sum(a * b for a, b in zip(row, z, strict=True))),
             float(1 - sum(w * w for w in row)),
@@ -410,10 +412,10 @@ def test_the_finite_rank_form_has_the_digits_for_the_noise_it_takes() -> None:
     gp.observe(X, y)
     for x in (0.0, 0.47):
         mean, variance = in_fifty_digits(0.3, X, y, 1.01 * least, x)
-        found = gp.predict([[x]])
-        assert found.std is not None
-        assert found.mean[0] == pytest.approx(mean, abs=1e-7)
-        assert found.std[0] == pytest.approx(np.sqrt(variance), rel=1e-4)
+        predicted = gp.predict([[x]])
+        assert predicted.std is not None
+        assert predicted.mean[0] == pytest.approx(mean, abs=1e-7)
+        assert predicted.std[0] == pytest.approx(np.sqrt(variance), rel=1e-4)
 
 
 @pytest.mark.parametrize("noise", [1e-11, 1e-12])
@@ -429,8 +431,10 @@ def test_with_hardly_any_noise_the_finite_rank_form_is_not_taken(noise: float) -
     for gp in (auto, plain):
         gp.observe(X, y)
     assert auto.form == "cholesky"
-    asked = rng.random((5, 1))
-    np.testing.assert_array_equal(auto.predict(asked).mean, plain.predict(asked).mean)
+    queries = rng.random((5, 1))
+    np.testing.assert_array_equal(
+        auto.predict(queries).mean, plain.predict(queries).mean
+    )
     forced = StreamingGP(kernel, noise, form="finite-rank")
     with pytest.raises(InputError, match="too small for the finite-rank form"):
         forced.observe(X, y)
@@ -445,9 +449,9 @@ def test_one_observation_with_hardly_any_noise_ends_the_finite_rank_form() -> No
         StreamingGP(SquaredExponential(), 0.1),
         StreamingGP(SquaredExponential(), 0.1, form="finite-rank"),
     )
-    for each in (gp, forced):
-        each.observe(X, y)
-        assert each.form == "finite-rank"
+    for posterior in (gp, forced):
+        posterior.observe(X, y)
+        assert posterior.form == "finite-rank"
     gp.predict([[0.5]])
     gp.observe([[0.5]], [0.3], [1e-13])
     assert gp.form == "cholesky"
@@ -500,7 +504,7 @@ class Indefinite:
         return np.ones(len(X))
 
 
-def test_jitter_is_announced_and_all_is_well_after_a_refused_warning() -> None:
+def test_jitter_warns_and_the_posterior_survives_a_raised_warning() -> None:
     kernel = Indefinite(1e-9)
     gp = StreamingGP(kernel, 1e-16)
     before = state_bytes(gp.state())
@@ -513,7 +517,7 @@ def test_jitter_is_announced_and_all_is_well_after_a_refused_warning() -> None:
         gp.observe([[0.0], [1.0]], [1.0, 1.0])
     assert gp.count == 2
     assert gp.predict([[0.0]]).mean == pytest.approx(1.0, abs=1e-6)
-    # What is left of a variance may be below 0: jitter is measured by the prior's size.
+    # A remaining variance may be below 0: jitter is relative to the prior's size.
     by_turns = StreamingGP(kernel, 1e-16)
     by_turns.observe([[0.0]], [1.0])
     with pytest.warns(JitterWarning, match="adding"):
@@ -523,16 +527,16 @@ def test_jitter_is_announced_and_all_is_well_after_a_refused_warning() -> None:
 
 @pytest.mark.filterwarnings("ignore::superarm.core.errors.JitterWarning")
 @pytest.mark.parametrize("start", [0, 2])
-def test_past_the_limit_it_refuses_and_nothing_changes(start: int) -> None:
+def test_jitter_past_the_limit_is_rejected_without_side_effects(start: int) -> None:
     gp = StreamingGP(Indefinite(0.5), 0.01)
     if start:
         gp.observe([[5.0]], [0.3])
-    before, asked = state_bytes(gp.state()), [[5.0], [6.0]]
-    mean = gp.predict(asked, return_std=False).mean
+    before, queries = state_bytes(gp.state()), [[5.0], [6.0]]
+    mean = gp.predict(queries, return_std=False).mean
     with pytest.raises(NotPositiveDefiniteError):
         gp.observe([[0.0], [1.0]], [0.0, 0.0])
     assert state_bytes(gp.state()) == before
-    np.testing.assert_array_equal(gp.predict(asked, return_std=False).mean, mean)
+    np.testing.assert_array_equal(gp.predict(queries, return_std=False).mean, mean)
 
 
 class NotANumber(Indefinite):
@@ -560,32 +564,32 @@ SKLEARN: dict[str, Callable[[Any], Any]] = {
 def test_it_predicts_as_scikit_learn_does(name: str, sk: Any, regressor: Any) -> None:
     kernel = SKLEARN[name](sk)
     rng = np.random.default_rng(7)
-    X, y, asked = rng.random((40, 2)), rng.standard_normal(40), rng.random((15, 2))
+    X, y, queries = rng.random((40, 2)), rng.standard_normal(40), rng.random((15, 2))
     reference = regressor(kernel, alpha=0.1, optimizer=None).fit(X, y)
     gp = StreamingGP(kernel, 0.1)
     for start in range(0, 40, 8):
         gp.observe(X[start : start + 8], y[start : start + 8])
-    mean, cov = reference.predict(asked, return_cov=True)
+    mean, cov = reference.predict(queries, return_cov=True)
     assert_posterior(
-        gp, asked, JointPrediction(mean, cov), scale=float(kernel.diag(asked).max())
+        gp, queries, JointPrediction(mean, cov), scale=float(kernel.diag(queries).max())
     )
 
 
 def test_our_kernels_predict_alike_in_scikit_learn(regressor: Any) -> None:
     rng = np.random.default_rng(8)
-    X, y, asked = rng.random((30, 2)), rng.standard_normal(30), rng.random((10, 2))
+    X, y, queries = rng.random((30, 2)), rng.standard_normal(30), rng.random((10, 2))
     reference = regressor(ROUGH.as_sklearn(), alpha=0.1, optimizer=None).fit(X, y)
     gp = StreamingGP(ROUGH, 0.1)
     gp.observe(X, y)
     assert_posterior(
-        gp, asked, JointPrediction(*reference.predict(asked, return_cov=True))
+        gp, queries, JointPrediction(*reference.predict(queries, return_cov=True))
     )
 
 
 # --- input and state -----------------------------------------------------------------------
 
 
-def test_changing_an_array_between_asking_and_telling_does_no_harm() -> None:
+def test_changing_an_array_after_use_has_no_effect() -> None:
     rng = np.random.default_rng(9)
     for form in ("cholesky", "finite-rank"):
         gp, twin = (
@@ -593,35 +597,33 @@ def test_changing_an_array_between_asking_and_telling_does_no_harm() -> None:
             StreamingGP(SMOOTH, 0.1, form=form),
         )  # type: ignore[arg-type]
         X = rng.random((5, 2))
-        for each in (gp, twin):
-            each.observe(X, np.arange(5.0))
+        for posterior in (gp, twin):
+            posterior.observe(X, np.arange(5.0))
         arms = rng.random((4, 2))
         gp.predict(arms)
-        arms[2] = rng.random(2)  # the caller's own array, after it was asked about
+        arms[2] = rng.random(2)  # the caller's own array, after it was queried
         gp.observe(arms[2:3], [7.0])
         twin.observe(arms[2:3].copy(), [7.0])
-        asked = rng.random((6, 2))
+        queries = rng.random((6, 2))
         np.testing.assert_allclose(
-            gp.predict(asked).mean, twin.predict(asked).mean, atol=1e-12
+            gp.predict(queries).mean, twin.predict(queries).mean, atol=1e-12
         )
 
 
-def test_draws_are_of_the_arms_asked_for_and_of_what_is_known_now() -> None:
+def test_draws_are_for_the_queried_arms_and_current_data() -> None:
     rng = np.random.default_rng(9)
     gp, arms = StreamingGP(SMOOTH, 0.1, form="cholesky"), rng.random((4, 2))
     X, y = rng.random((6, 2)), np.arange(6.0)
     for count in range(1, 7):
         gp.observe(X[count - 1 : count], y[count - 1 : count])
         for _ in range(2):
-            fresh = StreamingGP(SMOOTH, 0.1, form="cholesky")
-            fresh.observe(X[:count], y[:count])
-            expected = fresh.sample(arms.copy(), np.random.default_rng(1), 3)
+            reference = StreamingGP(SMOOTH, 0.1, form="cholesky")
+            reference.observe(X[:count], y[:count])
+            expected = reference.sample(arms.copy(), np.random.default_rng(1), 3)
             drawn = gp.sample(arms, np.random.default_rng(1), 3)
             np.testing.assert_allclose(drawn, expected, atol=1e-6)
             if count % 2:
-                arms[2] = rng.random(
-                    2
-                )  # the caller's own array, after it was asked about
+                arms[2] = rng.random(2)  # the caller's own array, after it was queried
 
 
 def test_constructor_mistakes_are_named() -> None:
@@ -650,7 +652,7 @@ def test_columns_must_stay_the_same() -> None:
             ask(np.zeros((1, 3)))
 
 
-def test_mean_functions_are_checked_and_kept_apart_from_the_state() -> None:
+def test_mean_functions_are_checked_and_not_part_of_the_state() -> None:
     def mean(X: Floats) -> Floats:
         return 3.0 * X[:, 0]
 
@@ -659,9 +661,9 @@ def test_mean_functions_are_checked_and_kept_apart_from_the_state() -> None:
     state = restored(gp.state())
     with pytest.raises(StateError, match="from_state"):
         StreamingGP.from_state(state)
-    again = StreamingGP.from_state(state, mean=mean)
+    reloaded = StreamingGP.from_state(state, mean=mean)
     np.testing.assert_allclose(
-        again.predict([[0.7]]).mean, gp.predict([[0.7]]).mean, rtol=1e-12
+        reloaded.predict([[0.7]]).mean, gp.predict([[0.7]]).mean, rtol=1e-12
     )
     bad: Any
     for bad in (
@@ -685,7 +687,7 @@ def test_states_of_another_kind_or_of_foreign_kernels_are_refused(sk: Any) -> No
         FiniteGP.from_state(state)
 
 
-def test_observed_data_are_kept_in_order() -> None:
+def test_observed_data_stay_in_order() -> None:
     gp = StreamingGP(ROUGH, 0.1)
     gp.observe([[0.1], [0.2]], [1.0, 2.0])
     gp.observe([[0.3]], [3.0], [0.7])

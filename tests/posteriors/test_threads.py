@@ -1,4 +1,4 @@
-"""Several threads on one posterior: nothing is lost, nothing is torn."""
+"""Several threads on one posterior: no update is lost, no read is torn."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def lessons(seed: int, count: int = 40) -> list[tuple[int, float]]:
 
 @pytest.mark.usefixtures("_many_switches")
 @pytest.mark.parametrize("name", MAKERS)
-def test_writers_lose_nothing(name: str) -> None:
+def test_concurrent_writers_lose_no_observations(name: str) -> None:
     gp, serial = MAKERS[name](), MAKERS[name]()
     keys = gp.keys(OFFER)
 
@@ -139,8 +139,8 @@ def test_readers_see_a_state_between_two_changes(name: str) -> None:
     run(learn, look, look)
     read.append(np.concatenate(gp.predict(keys)))
     known = np.array(moments)
-    for found in read:
-        assert np.abs(known - found).max(axis=1).min() < 1e-7
+    for answer in read:
+        assert np.abs(known - answer).max(axis=1).min() < 1e-7
     np.testing.assert_allclose(read[-1], known[-1], atol=1e-7)
 
 
@@ -162,44 +162,44 @@ class _Gate:
         return ROUGH.diag(X)
 
 
-def test_a_reader_waits_for_the_one_who_writes() -> None:
+def test_reader_waits_for_the_writer() -> None:
     gate = _Gate()
     gp = StreamingGP(gate, NOISE, form="cholesky")
     gp.observe(ARMS[:2], [1.0, -1.0])
-    found: list[Floats] = []
+    answers: list[Floats] = []
     gate.armed = True
     writer = threading.Thread(target=lambda: gp.observe(ARMS[5:7], [0.5, 0.25]))
     writer.start()
     assert gate.entered.wait(60.0)  # the writer is in the middle
-    reader = threading.Thread(target=lambda: found.append(gp.predict(ARMS).mean))
+    reader = threading.Thread(target=lambda: answers.append(gp.predict(ARMS).mean))
     reader.start()
     reader.join(timeout=0.2)
-    assert not found
+    assert not answers
     gate.go_on.set()
     for thread in (writer, reader):
         thread.join(timeout=60.0)
     plain = StreamingGP(ROUGH, NOISE, form="cholesky")
     plain.observe(ARMS[[0, 1, 5, 6]], [1.0, -1.0, 0.5, 0.25])
-    np.testing.assert_allclose(found[0], plain.predict(ARMS).mean, atol=1e-9)
+    np.testing.assert_allclose(answers[0], plain.predict(ARMS).mean, atol=1e-9)
 
 
-def test_an_answer_that_was_overtaken_is_asked_for_again() -> None:
+def test_overtaken_prediction_is_recomputed() -> None:
     gate = _Gate()
     gp = StreamingGP(gate, NOISE, form="cholesky")
     gp.observe(ARMS[:2], [1.0, -1.0])
-    found: list[Floats] = []
+    answers: list[Floats] = []
     gate.armed = True
-    reader = threading.Thread(target=lambda: found.append(gp.predict(ARMS).mean))
+    reader = threading.Thread(target=lambda: answers.append(gp.predict(ARMS).mean))
     reader.start()
     assert gate.entered.wait(60.0)  # the reader is in the middle, and holds no lock
     gp.observe(ARMS[5:7], [0.5, 0.25])
     gate.go_on.set()
     reader.join(timeout=60.0)
-    np.testing.assert_array_equal(found[0], gp.predict(ARMS).mean)
+    np.testing.assert_array_equal(answers[0], gp.predict(ARMS).mean)
 
 
 @pytest.mark.parametrize("name", ["root, numpy", "root, compiled", "visited"])
-def test_a_belief_that_one_reward_overtook_is_asked_for_again(
+def test_belief_overtaken_by_one_reward_is_recomputed(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The short ways of a belief about all arms, and of one reward that comes in its middle."""
@@ -214,9 +214,9 @@ def test_a_belief_that_one_reward_overtook_is_asked_for_again(
         return mean, moments()[1]
 
     monkeypatch.setattr(gp._engine, "moments", overtaken)
-    found, expected = gp.belief(OFFER), gp.belief(OFFER)
-    np.testing.assert_array_equal(found.mean, expected.mean)
-    np.testing.assert_array_equal(found.std, expected.std)
+    belief, expected = gp.belief(OFFER), gp.belief(OFFER)
+    np.testing.assert_array_equal(belief.mean, expected.mean)
+    np.testing.assert_array_equal(belief.std, expected.std)
 
 
 class _Torn:
@@ -266,7 +266,7 @@ class _Pair:
         return self.one, self.two
 
 
-def test_an_answer_during_a_change_that_began_meanwhile_is_asked_for_again() -> None:
+def test_prediction_overlapping_an_update_is_recomputed() -> None:
     pair = _Pair()
     writer = threading.Thread(target=pair.change)
     later = threading.Timer(0.2, pair.go_on.set)
@@ -284,25 +284,25 @@ def test_tables_are_played_one_at_a_time() -> None:
     played: list[Any] = []
     run(*[lambda: played.append(gp.play_table(table, np.full(50, 2.0)))] * 3)
     assert gp.count == 150
-    again = FiniteGP(ROUGH, ARMS, NOISE, form="root")
+    reference = FiniteGP(ROUGH, ARMS, NOISE, form="root")
     for choices in played:  # each in one piece, so that in some order they are these
         assert len(choices) == 50
-    serial = [again.play_table(table, np.full(50, 2.0)).tolist() for _ in range(3)]
-    assert sorted(each.tolist() for each in played) == sorted(serial)
-    np.testing.assert_allclose(gp._engine.mean, again._engine.mean, atol=1e-9)
+    serial = [reference.play_table(table, np.full(50, 2.0)).tolist() for _ in range(3)]
+    assert sorted(played_table.tolist() for played_table in played) == sorted(serial)
+    np.testing.assert_allclose(gp._engine.mean, reference._engine.mean, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_copies_have_a_lock_of_their_own(name: str) -> None:
+def test_copies_have_their_own_lock(name: str) -> None:
     gp = MAKERS[name]()
     keys = gp.keys(OFFER)
     gp.observe(keys[:2], [1.0, 2.0])
     gp.predict(keys)
-    for again in (copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
-        assert again._lock is not gp._lock
+    for copied in (copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
+        assert copied._lock is not gp._lock
         with gp._lock:
             thread = threading.Thread(
-                target=lambda one=again: one.observe(keys[:1], [0.5])
+                target=lambda one=copied: one.observe(keys[:1], [0.5])
             )
             thread.start()
             thread.join(timeout=60.0)
@@ -310,21 +310,22 @@ def test_copies_have_a_lock_of_their_own(name: str) -> None:
         expected = MAKERS[name]()
         expected.observe(keys[[0, 1, 0]], [1.0, 2.0, 0.5])
         np.testing.assert_allclose(
-            again.predict(keys).mean, expected.predict(keys).mean, atol=1e-9
+            copied.predict(keys).mean, expected.predict(keys).mean, atol=1e-9
         )
 
 
-def test_a_copy_does_not_draw_by_what_was_kept_before() -> None:
-    """A root is kept for draws; in a copy that learned on it must not be taken for a newer one."""
+def test_copy_does_not_draw_from_a_stale_cache() -> None:
+    """A root is cached for draws; a copy that has learned more must not use it."""
     gp = MAKERS["streaming, cholesky"]()
     gp.observe(ARMS[:1], [1.0])
     gp.sample(ARMS, np.random.default_rng(0))
-    for again in (copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
-        again.observe(ARMS[1:2], [2.0])
+    for copied in (copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
+        copied.observe(ARMS[1:2], [2.0])
         expected = MAKERS["streaming, cholesky"]()
         expected.observe(ARMS[:2], [1.0, 2.0])
         drawn, known = (
-            each.sample(ARMS, np.random.default_rng(0)) for each in (again, expected)
+            posterior.sample(ARMS, np.random.default_rng(0))
+            for posterior in (copied, expected)
         )
         np.testing.assert_allclose(drawn, known, atol=1e-6)
 

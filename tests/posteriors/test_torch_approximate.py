@@ -123,22 +123,22 @@ def test_our_svgp_takes_the_steps_of_gpytorchs(steps: int) -> None:
     ours = SparseVariational(
         KERNEL, NOISE, steps=steps, natural_rate=0.1, adam_rate=0.0
     )
-    asked = np.random.default_rng(2).random((9, 2))
+    queries = np.random.default_rng(2).random((9, 2))
     ours.observe(rows, rewards, rng=np.random.default_rng(0))
     theirs.observe(rows, rewards)
     for one, other in zip(
-        ours.predict(asked, return_cov=True),
-        theirs.predict(asked, return_cov=True),
+        ours.predict(queries, return_cov=True),
+        theirs.predict(queries, return_cov=True),
         strict=True,
     ):
         np.testing.assert_allclose(one, other, atol=1e-6)
     ours.observe(rows[:1], rewards[:1], rng=np.random.default_rng(0))
     theirs.observe(rows[:1], rewards[:1])
     np.testing.assert_allclose(
-        ours.predict(asked).mean, theirs.predict(asked).mean, atol=1e-6
+        ours.predict(queries).mean, theirs.predict(queries).mean, atol=1e-6
     )
     np.testing.assert_allclose(
-        ours.predict(asked).std, theirs.predict(asked).std, atol=1e-6
+        ours.predict(queries).std, theirs.predict(queries).std, atol=1e-6
     )
 
 
@@ -181,7 +181,7 @@ def test_our_moving_points_go_where_gpytorchs_go() -> None:
     )
 
 
-def test_an_approximate_model_needs_to_be_told_how_to_learn() -> None:
+def test_approximate_model_requires_a_learning_rule() -> None:
     rows, rewards, _ = data()
     posterior = TorchPosterior(approximate(FEATURES, mean=0.3), likelihood=gaussian())
     np.testing.assert_allclose(posterior.predict(FEATURES).mean, 0.3, atol=1e-6)
@@ -205,15 +205,15 @@ def test_an_approximate_model_at_rate_one_is_exact_and_survives_its_state() -> N
     posterior = TorchPosterior(approximate(FEATURES, mean=0.3), **options)
     assert not posterior.exchangeable
     ours = StreamingGP(KERNEL, NOISE, 0.3)
-    for each in (posterior, ours):
-        each.observe(rows, rewards)
+    for learner in (posterior, ours):
+        learner.observe(rows, rewards)
     assert_agree(posterior, ours, tolerance=1e-5)
-    again = TorchPosterior(approximate(FEATURES, mean=0.3), **options).restored(
+    restored = TorchPosterior(approximate(FEATURES, mean=0.3), **options).restored(
         posterior.state()
     )
-    assert sum_up(again) == sum_up(posterior)
+    assert sum_up(restored) == sum_up(posterior)
     np.testing.assert_array_equal(
-        again.predict(FEATURES).mean, posterior.predict(FEATURES).mean
+        restored.predict(FEATURES).mean, posterior.predict(FEATURES).mean
     )
     drawn = posterior.sample(FEATURES, np.random.default_rng(0), size=3)
     assert np.isfinite(drawn).all()

@@ -137,8 +137,8 @@ def test_an_exact_model_agrees_with_the_streaming_posterior() -> None:
     assert theirs.noise_variance == pytest.approx(NOISE, rel=1e-6)
     assert theirs.exchangeable
     for part in np.split(np.arange(30), 5):
-        for each in (theirs, ours):
-            each.observe(rows[part], rewards[part])
+        for posterior in (theirs, ours):
+            posterior.observe(rows[part], rewards[part])
         assert_agree(theirs, ours)
     many = np.random.default_rng(4).random((1500, 2))  # more than one block
     np.testing.assert_allclose(
@@ -146,7 +146,7 @@ def test_an_exact_model_agrees_with_the_streaming_posterior() -> None:
     )
 
 
-def test_training_data_count_as_observed_and_the_model_is_left_alone() -> None:
+def test_training_data_count_as_observed_and_the_model_is_not_modified() -> None:
     rows, rewards, _ = data(10)
     model = exact(torch.tensor(rows[:6]), torch.tensor(rewards[:6]))
     model.eval()
@@ -154,16 +154,16 @@ def test_training_data_count_as_observed_and_the_model_is_left_alone() -> None:
     theirs, ours = TorchPosterior(model), StreamingGP(KERNEL, NOISE, 0.3)
     ours.observe(rows[:6], rewards[:6])
     assert_agree(theirs, ours)
-    for each in (theirs, ours):
-        each.observe(rows[6:], rewards[6:])
+    for posterior in (theirs, ours):
+        posterior.observe(rows[6:], rewards[6:])
     assert_agree(theirs, ours)
     assert len(model.train_targets) == 6
     assert not model.training
-    again = TorchPosterior.from_state(
+    restored = TorchPosterior.from_state(
         theirs.state(), model=model
     )  # counts its training data once
-    assert (again.count, len(again.observed.rewards)) == (10, 10)
-    assert_agree(again, ours)
+    assert (restored.count, len(restored.observed.rewards)) == (10, 10)
+    assert_agree(restored, ours)
 
 
 def test_noise_of_each_observation() -> None:
@@ -179,9 +179,9 @@ def test_noise_of_each_observation() -> None:
     )
     ours = StreamingGP(KERNEL, NOISE, 0.3)
     ours.observe(rows[:3], rewards[:3], noise[:3])
-    for each in (theirs, ours):
-        each.observe(rows[3:8], rewards[3:8], noise[3:8])
-        each.observe(rows[8:], rewards[8:])
+    for posterior in (theirs, ours):
+        posterior.observe(rows[3:8], rewards[3:8], noise[3:8])
+        posterior.observe(rows[8:], rewards[8:])
     assert_agree(theirs, ours)
     with pytest.raises(InputError, match="pass noise_variance"):
         TorchPosterior(exact(fixed=True))
@@ -259,26 +259,26 @@ def test_refit_trains_a_copy_and_its_noise_is_taken_over() -> None:
         posterior.observe(rows[8:], rewards[8:])
     assert sum_up(posterior) == before
     assert seen == [((8, 2), (8,)), ((12, 2), (12,))]
-    again = TorchPosterior(exact(), refit=refit).restored(posterior.state())
-    assert sum_up(again) == before
+    restored = TorchPosterior(exact(), refit=refit).restored(posterior.state())
+    assert sum_up(restored) == before
     np.testing.assert_array_equal(
-        again.predict(FEATURES).mean, posterior.predict(FEATURES).mean
+        restored.predict(FEATURES).mean, posterior.predict(FEATURES).mean
     )
 
 
-def test_the_state_goes_with_the_model_given_again() -> None:
+def test_state_restores_with_the_same_model() -> None:
     rows, rewards, _ = data()
     posterior = TorchPosterior(exact())
     empty = posterior.state()
     posterior.observe(rows, rewards)
     state = state_from_bytes(state_to_bytes(posterior.state()))
-    again = posterior.restored(empty)
-    assert again.count == 0
-    assert again.predict(FEATURES).mean.tolist() == [pytest.approx(0.3)] * 8
-    again = again.restored(state)
-    assert sum_up(again) == sum_up(posterior)
-    again.observe(rows[:1], [5.0])  # the copy learns, the first does not
-    assert (posterior.count, again.count) == (12, 13)
+    restored = posterior.restored(empty)
+    assert restored.count == 0
+    assert restored.predict(FEATURES).mean.tolist() == [pytest.approx(0.3)] * 8
+    restored = restored.restored(state)
+    assert sum_up(restored) == sum_up(posterior)
+    restored.observe(rows[:1], [5.0])  # the copy learns, the first does not
+    assert (posterior.count, restored.count) == (12, 13)
     np.testing.assert_allclose(
         posterior.predict(FEATURES).mean,
         posterior.restored(state).predict(FEATURES).mean,
@@ -311,7 +311,7 @@ def test_bad_input_is_refused() -> None:
 
 
 @pytest.mark.parametrize("refitted", [False, True])
-def test_what_the_model_cannot_answer_after_is_refused_and_nothing_changes(
+def test_observations_that_break_the_model_are_rejected_without_side_effects(
     refitted: bool,
 ) -> None:
     def stretch(model: Any, X: Any, y: Any) -> None:
@@ -350,7 +350,7 @@ def test_what_the_model_cannot_answer_after_is_refused_and_nothing_changes(
 
 @pytest.mark.filterwarnings("ignore")  # GPyTorch's, of jitter
 @pytest.mark.slow
-def test_after_every_observation_it_predicts_or_nothing_has_changed() -> None:
+def test_observation_is_learned_or_has_no_side_effects() -> None:
     rng = np.random.default_rng(3)
     learned = refused = 0
     for _ in range(12):
@@ -399,8 +399,8 @@ def test_smooth_kernels_with_repeated_arms() -> None:
         TorchPosterior(model),
         StreamingGP(SquaredExponential(lengthscale=0.5), NOISE, 0.3),
     )
-    for each in (theirs, ours):
-        each.observe(rows, rewards)
+    for posterior in (theirs, ours):
+        posterior.observe(rows, rewards)
     assert_agree(theirs, ours)
 
 
@@ -408,7 +408,7 @@ def test_smooth_kernels_with_repeated_arms() -> None:
 
 
 def test_a_botorch_model_in_the_users_units() -> None:
-    """Standardize and Normalize stay as they were fitted; the posterior speaks the user's units."""
+    """Standardize and Normalize stay as fitted; the posterior uses the user's units."""
     pytest.importorskip("botorch", reason="botorch is not installed")
     from botorch.models.transforms import Normalize, Standardize
 
@@ -428,16 +428,16 @@ def test_a_botorch_model_in_the_users_units() -> None:
     ours = StreamingGP(kernel, NOISE * spread**2, float(center))
     assert posterior.noise_variance == pytest.approx(NOISE * spread**2)
     ours.observe(rows[:6], rewards[:6])
-    asked = 10.0 * FEATURES + 5.0
-    assert_agree(posterior, ours, asked, 1e-6 * spread**2)
+    queries = 10.0 * FEATURES + 5.0
+    assert_agree(posterior, ours, queries, 1e-6 * spread**2)
     for part in (slice(6, 9), slice(9, 14)):
-        for each in (posterior, ours):
-            each.observe(rows[part], rewards[part])
-        assert_agree(posterior, ours, asked, 1e-6 * spread**2)
+        for learner in (posterior, ours):
+            learner.observe(rows[part], rewards[part])
+        assert_agree(posterior, ours, queries, 1e-6 * spread**2)
     np.testing.assert_allclose(posterior.observed[0], rows, rtol=1e-12)
     np.testing.assert_allclose(posterior.observed[1], rewards, rtol=1e-12)
-    again = TorchPosterior(model).restored(state_from_bytes(sum_up(posterior)))
-    assert_agree(again, posterior, asked, 1e-9 * spread**2)
+    restored = TorchPosterior(model).restored(state_from_bytes(sum_up(posterior)))
+    assert_agree(restored, posterior, queries, 1e-9 * spread**2)
 
 
 def test_a_botorch_model_with_its_own_noise_for_each_observation() -> None:
@@ -446,12 +446,12 @@ def test_a_botorch_model_with_its_own_noise_for_each_observation() -> None:
         rows[:4], rewards[:4], train_Yvar=torch.tensor(noise[:4])[:, None]
     )
     posterior = TorchPosterior(model, noise_variance=NOISE)
-    spread = rewards[:4].std(ddof=1)  # BoTorch standardises unless told otherwise
+    spread = rewards[:4].std(ddof=1)  # BoTorch standardises by default
     kernel = Matern(nu=2.5, lengthscale=0.4, variance=1.5 * spread**2)
     ours = StreamingGP(kernel, NOISE, float(rewards[:4].mean()))
     ours.observe(rows[:4], rewards[:4], noise[:4])
-    for each in (posterior, ours):
-        each.observe(rows[4:], rewards[4:], noise[4:])
+    for learner in (posterior, ours):
+        learner.observe(rows[4:], rewards[4:], noise[4:])
     assert_agree(posterior, ours)
 
 

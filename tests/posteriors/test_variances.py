@@ -1,4 +1,4 @@
-"""Variances that no covariance has: refused where they are first seen; rounding is cut off."""
+"""Impossible variances are rejected where they first occur; rounding is clipped."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ class Table:
         return np.ones(len(X))
 
 
-def test_a_kernel_that_is_no_covariance_is_found_out() -> None:
-    """1 − 4/1.1 of arm 1 is left when arm 0 was seen: it is not 0."""
+def test_invalid_covariance_function_is_detected() -> None:
+    """The variance of arm 1 is 1 − 4/1.1 once arm 0 is observed: it is not 0."""
     two = np.array([[0.0], [1.0]])
     stream = StreamingGP(Table(2.0), 0.1)
     stream.observe(two[:1], [1.0])
@@ -116,15 +116,15 @@ def test_a_kernel_that_is_no_covariance_is_found_out() -> None:
         nowhere.predict(two)
 
 
-def test_rounding_is_cut_off_and_more_is_told() -> None:
+def test_rounding_is_clipped_and_larger_errors_warn() -> None:
     np.testing.assert_array_equal(
         standard_deviation(np.array([4.0, -3e-8]), lambda: 4.0), [2.0, 0.0]
     )
     with pytest.warns(PrecisionWarning, match="set to 0"):
         standard_deviation(np.array([4.0, -5e-8]), lambda: 4.0)
-    with pytest.warns(PrecisionWarning, match="set to 0") as told:
+    with pytest.warns(PrecisionWarning, match="set to 0") as warned:
         standard_deviation(np.array([4.0, -3e-6]), lambda: 4.0)
-    assert told[0].filename == __file__  # whoever called superarm
+    assert warned[0].filename == __file__  # the caller of superarm
     with pytest.raises(NotPositiveDefiniteError, match="arm 1"):
         standard_deviation(np.array([4.0, -5e-6]), lambda: 4.0)
     with pytest.raises(NotPositiveDefiniteError, match="arm 1"):
@@ -163,8 +163,8 @@ def test_units_do_not_matter_up_to_the_limit(kind: str, variance: float) -> None
         mean, std = posterior.predict(arms)
         return mean / unit, std / unit
 
-    for found, expected in zip(learned(variance), learned(1.0), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    for answer, expected in zip(learned(variance), learned(1.0), strict=True):
+        np.testing.assert_allclose(answer, expected, rtol=1e-9)
 
 
 def test_products_beyond_the_limit_are_refused_by_the_posterior() -> None:

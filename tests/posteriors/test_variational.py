@@ -115,8 +115,8 @@ def test_at_rate_one_with_everything_inducing_it_is_exact(
     )
     exact = StreamingGP(kernel, 0.1, prior)
     for part in np.split(np.arange(60), 12):
-        for each in (gp, exact):
-            each.observe(rows[part], rewards[part], noise[part], rng=chance())
+        for posterior in (gp, exact):
+            posterior.observe(rows[part], rewards[part], noise[part], rng=chance())
         assert_same_moments(gp, exact, network_arms(np.random.default_rng(0)), 1e-9)
     assert gp.information_gain == pytest.approx(exact.information_gain, abs=1e-9)
     assert gp.incumbent == pytest.approx(exact.incumbent, abs=1e-9)
@@ -135,7 +135,7 @@ def test_natural_steps_converge_to_the_exact_posterior() -> None:
 
 
 @pytest.mark.parametrize("inducing", [6, EDGES])
-def test_points_move_in_their_continuous_columns_alone(inducing: int) -> None:
+def test_points_move_only_in_continuous_columns(inducing: int) -> None:
     rows, rewards, noise = data(80, seed=4)
     kernel = network_kernel()
     gp = SparseVariational(
@@ -171,11 +171,11 @@ def test_fewer_points_are_titsias_closed_form() -> None:
     assert len(Z) == 6
     K, cross = kernel(Z), kernel(Z, rows)
     sigma = np.linalg.inv(K + (cross / noise) @ cross.T)
-    asked = rng.random((15, 2))
-    k = kernel(Z, asked)
+    queries = rng.random((15, 2))
+    k = kernel(Z, queries)
     mean = 0.2 + k.T @ sigma @ (cross @ ((rewards - 0.2) / noise))
-    cov = kernel(asked) - k.T @ np.linalg.solve(K, k) + k.T @ sigma @ k
-    joint = gp.predict(asked, return_cov=True)
+    cov = kernel(queries) - k.T @ np.linalg.solve(K, k) + k.T @ sigma @ k
+    joint = gp.predict(queries, return_cov=True)
     np.testing.assert_allclose(joint.mean, mean, atol=1e-10)
     np.testing.assert_allclose(joint.cov, cov, atol=1e-10)
     # … at which the bound is Titsias' collapsed one, eq. 9.
@@ -216,7 +216,7 @@ def test_on_a_graph_matern_kernel_it_converges_to_the_exact_posterior() -> None:
     )
     for part in np.split(np.arange(90), 6):
         still.observe(rows[part], rewards[part], noise[part], rng=chance())
-    for _ in range(6):  # the last data again, with next to no weight: only steps
+    for _ in range(6):  # the last data repeated with almost no weight: only steps
         still.observe(rows[:1], rewards[:1], [1e12], rng=chance())
     joint, expected = (
         still.predict(exact.arms, return_cov=True),
@@ -267,7 +267,7 @@ def test_adam_raises_the_bound() -> None:
 
 @pytest.mark.parametrize("where", ["apart", "on the data"])
 def test_the_gradient_of_the_points_is_that_of_the_bound(where: str) -> None:
-    """Against central differences of the whole bound, one coordinate after the other."""
+    """Against central differences of the bound, one coordinate after the other."""
     rows, rewards, noise = data(30, seed=8)
     rng = np.random.default_rng(8)
     kernel = network_kernel()
@@ -276,7 +276,7 @@ def test_the_gradient_of_the_points_is_that_of_the_bound(where: str) -> None:
     size = rng.standard_normal((7, 7))
     precision, shift = size @ size.T, rng.standard_normal(7)
 
-    def at(Z: Floats) -> VariationalDistribution:
+    def distribution_at(Z: Floats) -> VariationalDistribution:
         return VariationalDistribution(
             points=Z,
             factor=inducing_factor(kernel, Z),
@@ -284,7 +284,7 @@ def test_the_gradient_of_the_points_is_that_of_the_bound(where: str) -> None:
             shift=shift,
         )
 
-    q = at(points)
+    q = distribution_at(points)
     moving = np.array([1, 2])
     gradient = point_gradient(q, kernel, q.whitened(kernel, rows), batch, moving)
     expected = np.zeros((7, 2))
@@ -292,9 +292,9 @@ def test_the_gradient_of_the_points_is_that_of_the_bound(where: str) -> None:
         for place, column in enumerate(moving):
             step = np.zeros_like(points)
             step[row, column] = 1e-5
-            rise = lower_bound(at(points + step), kernel, batch)
+            rise = lower_bound(distribution_at(points + step), kernel, batch)
             expected[row, place] = (
-                rise - lower_bound(at(points - step), kernel, batch)
+                rise - lower_bound(distribution_at(points - step), kernel, batch)
             ) / 2e-5
     np.testing.assert_allclose(
         gradient, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max()
@@ -340,21 +340,21 @@ def test_merged_repeats_make_the_same_steps() -> None:
     rows, rewards, noise = data(40, seed=2)
     kernel = network_kernel()
     q = prior_at(kernel, network_arms(np.random.default_rng(5))[:7])
-    whole = Batch(rows, rewards, noise, 3.0)
-    fewer = whole.merged()
+    full = Batch(rows, rewards, noise, 3.0)
+    fewer = full.merged()
     assert len(fewer.rows) == len(np.unique(rows[:, 0]))
     for _ in range(2):
         steps = [
-            natural_step(q, q.whitened(kernel, each.rows), each, 0.4)
-            for each in (whole, fewer)
+            natural_step(q, q.whitened(kernel, batch.rows), batch, 0.4)
+            for batch in (full, fewer)
         ]
         np.testing.assert_allclose(steps[0].precision, steps[1].precision, atol=1e-11)
         np.testing.assert_allclose(steps[0].shift, steps[1].shift, atol=1e-11)
         moves = [
             point_gradient(
-                q, kernel, q.whitened(kernel, each.rows), each, np.array([1, 2])
+                q, kernel, q.whitened(kernel, batch.rows), batch, np.array([1, 2])
             )
-            for each in (whole, fewer)
+            for batch in (full, fewer)
         ]
         np.testing.assert_allclose(*moves, atol=1e-7)
         q = steps[0]
@@ -434,7 +434,7 @@ def test_points_start_at_their_arms_in_every_round_or_stay_where_they_were_moved
         ).max(axis=0)
 
     restarted, from_home = after(5, 0.01, True)
-    kept, gone = after(5, 0.01, False)
+    moved, gone = after(5, 0.01, False)
     assert from_home[0] == gone[0] == 0.0
     assert 0.005 < from_home.max() <= 0.01  # one step of Adam
     assert gone.max() > 0.02  # several
@@ -446,7 +446,7 @@ def test_points_start_at_their_arms_in_every_round_or_stay_where_they_were_moved
     assert expected is not None
     np.testing.assert_array_equal(back.q.points, expected.q.points)
     np.testing.assert_allclose(back.q.mean, expected.q.mean, atol=1e-12)
-    assert np.abs(kept.predict(arms).mean - restarted.predict(arms).mean).max() > 1e-3
+    assert np.abs(moved.predict(arms).mean - restarted.predict(arms).mean).max() > 1e-3
 
 
 def test_minus_zero_is_the_same_arm() -> None:
@@ -457,10 +457,10 @@ def test_minus_zero_is_the_same_arm() -> None:
 
 @pytest.mark.parametrize("shuffled", [True, False])
 @pytest.mark.parametrize(
-    ("kept", "entering"), [([0, 1, 2, 3, 4], 3), ([3, 0], 0), ([1, 4], 2), ([], 3)]
+    ("staying", "entering"), [([0, 1, 2, 3, 4], 3), ([3, 0], 0), ([1, 4], 2), ([], 3)]
 )
-def test_what_was_learned_is_carried_to_other_points(
-    kept: list[int], entering: int, shuffled: bool
+def test_learned_moments_transfer_to_other_points(
+    staying: list[int], entering: int, shuffled: bool
 ) -> None:
     """q(u) at the new points is the prediction of the old q there: mean and covariance."""
     rng = np.random.default_rng(2)
@@ -473,7 +473,7 @@ def test_what_was_learned_is_carried_to_other_points(
         precision=size @ size.T,
         shift=rng.standard_normal(5),
     )
-    where = np.array([*kept, *[-1] * entering])
+    where = np.array([*staying, *[-1] * entering])
     if shuffled:
         where = where[rng.permutation(len(where))]
     new = rng.random((len(where), 2))
@@ -484,19 +484,21 @@ def test_what_was_learned_is_carried_to_other_points(
         S = np.linalg.inv(np.eye(len(A)) + q.precision)
         return A.T @ S @ q.shift, kernel(rows) - A.T @ A + A.T @ S @ A
 
-    again = transfer(q, kernel, new, where)
-    for actual, expected in zip(moments(again, new), moments(q, new), strict=True):
+    transferred = transfer(q, kernel, new, where)
+    for actual, expected in zip(
+        moments(transferred, new), moments(q, new), strict=True
+    ):
         np.testing.assert_allclose(actual, expected, atol=1e-11)
-    assert again.precision.tolist() == again.precision.T.tolist()
-    if len(kept) == 5:  # no point has left: the prediction is the same everywhere
+    assert transferred.precision.tolist() == transferred.precision.T.tolist()
+    if len(staying) == 5:  # no point was removed: the prediction is the same everywhere
         elsewhere = rng.random((6, 2))
         for actual, expected in zip(
-            moments(again, elsewhere), moments(q, elsewhere), strict=True
+            moments(transferred, elsewhere), moments(q, elsewhere), strict=True
         ):
             np.testing.assert_allclose(actual, expected, atol=1e-11)
 
 
-def test_learning_goes_on_when_arms_come_and_go() -> None:
+def test_learning_continues_when_arms_change() -> None:
     """A long stream over more arms than inducing points ends near the exact posterior."""
     rng = np.random.default_rng(3)
     arms = np.linspace(0.0, 1.0, 30)[:, None]
@@ -552,14 +554,16 @@ def test_merged_rows_give_the_same_noise() -> None:
     merged = batch.merged()
     assert len(merged.rows) < len(batch.rows)
     plain, joined = (
-        noise_ratio(q, q.whitened(kernel, each.rows), each, kernel.diag(each.rows))
-        for each in (batch, merged)
+        noise_ratio(
+            q, q.whitened(kernel, variant.rows), variant, kernel.diag(variant.rows)
+        )
+        for variant in (batch, merged)
     )
     assert joined == pytest.approx(plain, rel=1e-11)
 
 
-@pytest.mark.parametrize("told", [0.02, 5.0])
-def test_a_wrong_noise_is_found(told: float) -> None:
+@pytest.mark.parametrize("assumed", [0.02, 5.0])
+def test_a_wrong_noise_is_found(assumed: float) -> None:
     """From a tenth of the noise variance, and from 25 times it.
 
     At the optimum of the bound ς² = mean((y − m)² + v), and with q(f) as wide as the exact posterior v
@@ -571,29 +575,29 @@ def test_a_wrong_noise_is_found(told: float) -> None:
     arms = network_arms(rng)
     noise, count = 0.2, 600
     truth = rng.multivariate_normal(np.zeros(EDGES), kernel(arms))
-    at = rng.integers(0, EDGES, count)
-    rewards = truth[at] + math.sqrt(noise) * rng.standard_normal(count)
+    edges = rng.integers(0, EDGES, count)
+    rewards = truth[edges] + math.sqrt(noise) * rng.standard_normal(count)
     gp = SparseVariational(
         kernel,
-        told,
+        assumed,
         natural_rate=1.0,
         adam_rate=0.0,
         steps=40,
         discrete_columns=0,
         noise_rate=0.5,
     )
-    gp.observe(arms[at], rewards, rng=chance())
+    gp.observe(arms[edges], rewards, rng=chance())
     error = math.sqrt(2.0 / (count - EDGES))
     assert gp.noise_std**2 == pytest.approx(noise, rel=5.0 * error)
-    assert gp.noise_variance == told
+    assert gp.noise_variance == assumed
     exact = FiniteGP(kernel, arms, gp.noise_std**2)
-    exact.observe(at, rewards)
+    exact.observe(edges, rewards)
     np.testing.assert_allclose(
         gp.predict(arms).mean, exact.predict(np.arange(EDGES)).mean, atol=1e-6
     )
 
 
-def test_noise_that_is_known_stays() -> None:
+def test_known_noise_is_not_fitted() -> None:
     gp = SparseVariational(network_kernel(), 0.3, discrete_columns=0)
     rows, rewards, _ = data(20)
     gp.observe(rows, rewards, rng=chance())
@@ -607,8 +611,8 @@ def test_fitted_noise_survives_a_state() -> None:
     assert gp.noise_std != math.sqrt(0.3)
     copy = SparseVariational.from_state(gp.state())
     assert copy.noise_std == gp.noise_std
-    for each in (gp, copy):
-        each.observe(rows, rewards, rng=chance())
+    for posterior in (gp, copy):
+        posterior.observe(rows, rewards, rng=chance())
     assert copy.noise_std == gp.noise_std
 
 

@@ -1,4 +1,4 @@
-"""The visited form on a road network: against fresh solves and full-covariance downdates."""
+"""The visited form on a road network: against dense solves and full-covariance downdates."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Naive:
         self.P = self.P - self.P[:, rows] @ solved
 
 
-def fresh(rows: Ints, rewards: Floats, noise: Floats) -> tuple[Floats, Floats]:
+def dense_solve(rows: Ints, rewards: Floats, noise: Floats) -> tuple[Floats, Floats]:
     """Mean and covariance by one dense solve with all observations, repeats and all."""
     K, m = roads().K, roads().mean
     solved = np.linalg.solve(K[np.ix_(rows, rows)] + np.diag(noise), K[rows])
@@ -104,7 +104,7 @@ def assert_equal(
     )
 
 
-def test_after_many_rounds_it_is_a_fresh_solve() -> None:
+def test_many_rounds_equal_a_dense_solve() -> None:
     rng, gp, slow = np.random.default_rng(0), posterior(), Naive()
     rows, rewards, noises = [], [], []
     starts = [walk(rng, 40) for _ in range(12)]
@@ -122,7 +122,7 @@ def test_after_many_rounds_it_is_a_fresh_solve() -> None:
         rewards.append(reward)
         noises.append(noise)
     everything = np.concatenate(rows), np.concatenate(rewards), np.concatenate(noises)
-    mean, covariance = fresh(*everything)
+    mean, covariance = dense_solve(*everything)
     assert gp.rank == len(np.unique(everything[0])) > 256  # more than one block of rows
     assert_equal(gp, mean, covariance, 1e-10)
     assert_equal(gp, slow.m, slow.P)
@@ -185,21 +185,21 @@ def test_rows_grow_by_blocks_that_stay_where_they_are() -> None:
         for i, part in enumerate(rows.parts(11))
     )
     assert [(start, stop) for start, stop, _ in rows.parts(6)] == [(0, 4), (4, 6)]
-    at, columns = np.array([9, 0, 5, 5]), np.array([7, 7, 0])
-    assert np.array_equal(rows.take(at, columns), expected[np.ix_(at, columns)])
+    positions, columns = np.array([9, 0, 5, 5]), np.array([7, 7, 0])
+    assert np.array_equal(
+        rows.take(positions, columns), expected[np.ix_(positions, columns)]
+    )
 
 
-def test_memory_is_what_the_visited_rows_take() -> None:
-    """Growing, absorbing and solving afresh need little beside K_VE and H."""
+def test_memory_is_that_of_the_visited_rows() -> None:
+    """Growing, absorbing and re-solving need little memory besides K_VE and H."""
     n, visited = 6000, 320
     arms = np.random.default_rng(2).random((n, 2))
     kernel = Matern(nu=2.5, lengthscale=0.3)
     rows = np.random.default_rng(3).permutation(n)[:visited].reshape(-1, 40)
     tracemalloc.start()
     gp = FiniteGP(kernel, arms, NOISE)
-    for path in np.concatenate(
-        [rows, rows]
-    ):  # passes 8 observations: solved afresh once
+    for path in np.concatenate([rows, rows]):  # passes 8 observations: re-solved once
         gp.observe(path, np.zeros(40))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -208,7 +208,7 @@ def test_memory_is_what_the_visited_rows_take() -> None:
     assert blocks < peak < 1.15 * blocks + 12e6
 
 
-def test_a_refused_observation_changes_nothing() -> None:
+def test_rejected_observation_has_no_side_effects() -> None:
     gp = posterior()
     gp.observe([3, 4, 5], [1.0, 2.0, 3.0])
     engine = engine_of(gp)
@@ -246,16 +246,14 @@ def test_a_refused_observation_changes_nothing() -> None:
     assert_equal(gp, slow.m, slow.P)
 
 
-def test_a_drift_is_told_before_the_next_observation_and_nothing_is_counted_twice() -> (
-    None
-):
+def test_drift_warns_before_the_next_observation_without_double_counting() -> None:
     gp = FiniteGP(
         Matern(lengthscale=0.4), np.linspace(0.0, 1.0, 12)[:, None], 0.1, form="visited"
     )
     engine = engine_of(gp)
     for row in range(7):
         gp.observe([row], [float(row)])
-    engine.mean += 1e-3  # as if rounding had done it
+    engine.mean += 1e-3  # as rounding would
     gp.observe(
         [7], [7.0]
     )  # clears it, and has learned: too late for a warning that is an error
@@ -274,7 +272,7 @@ def test_a_drift_is_told_before_the_next_observation_and_nothing_is_counted_twic
     assert gp.count == 9
 
 
-def test_rounding_that_cannot_be_cleared_is_told_before_the_next_observation(
+def test_persistent_rounding_warns_before_the_next_observation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gp = FiniteGP(
@@ -304,24 +302,24 @@ def test_rounding_that_cannot_be_cleared_is_told_before_the_next_observation(
     )
 
 
-def test_states_are_restored_with_ones_own_kernel() -> None:
+def test_states_restore_with_the_users_kernel() -> None:
     rng, gp = np.random.default_rng(4), posterior()
     for _ in range(20):
         path = walk(rng, 30)
         gp.observe(path, rng.normal(size=len(path)))
     state = gp.state()
-    again = gp.restored(state)
-    assert again.kernel is gp.kernel
-    assert again.rank == gp.rank > 128  # restored in several pieces
+    restored = gp.restored(state)
+    assert restored.kernel is gp.kernel
+    assert restored.rank == gp.rank > 128  # restored in several pieces
     everything = np.arange(len(roads().arms))
-    one, other = gp.predict(everything), again.predict(everything)
+    one, other = gp.predict(everything), restored.predict(everything)
     np.testing.assert_allclose(one.mean, other.mean, atol=1e-10)
     np.testing.assert_allclose(one.std, other.std, atol=1e-10)
-    assert again.information_gain == gp.information_gain
+    assert restored.information_gain == gp.information_gain
     path = walk(rng, 30)
-    for both in (gp, again):
+    for both in (gp, restored):
         both.observe(path, np.ones(len(path)))
-    np.testing.assert_allclose(engine_of(gp).mean, engine_of(again).mean, atol=1e-10)
+    np.testing.assert_allclose(engine_of(gp).mean, engine_of(restored).mean, atol=1e-10)
 
 
 @pytest.mark.parametrize("observed", [False, True])
@@ -333,7 +331,7 @@ def test_joint_draws_have_the_posterior_covariance(observed: bool) -> None:
         path = np.concatenate([walk(rng, 60), walk(rng, 60)])
         rewards = rng.normal(size=len(path))
         gp.observe(path, rewards)
-        mean, covariance = fresh(path, rewards, np.full(len(path), NOISE))
+        mean, covariance = dense_solve(path, rewards, np.full(len(path), NOISE))
     n = len(mean)
     assert gp.normals_per_draw == 2 * n
     draws = gp.sample(np.arange(n), rng, m)
@@ -345,14 +343,14 @@ def test_joint_draws_have_the_posterior_covariance(observed: bool) -> None:
     assert np.max(np.abs(draws.mean(axis=0) - mean) / np.sqrt(variance / m)) < 5.0
 
 
-def test_one_draw_is_the_first_of_many_and_exactly_the_map_it_should_be() -> None:
+def test_draws_are_linear_maps_with_the_posterior_covariance() -> None:
     """A draw is linear in its normals: the map times its transpose is the covariance, exactly."""
     gp = posterior()
     path = walk(np.random.default_rng(7), 50)
     gp.observe(path, np.ones(len(path)))
     engine, n = engine_of(gp), len(roads().arms)
     columns = engine.draw(np.eye(2 * n), gp._weight)  # (2n, n): the map's transpose
-    _, covariance = fresh(path, np.ones(len(path)), np.full(len(path), NOISE))
+    _, covariance = dense_solve(path, np.ones(len(path)), np.full(len(path), NOISE))
     np.testing.assert_allclose(columns.T @ columns, covariance, atol=1e-10)
     normals = np.random.default_rng(0).standard_normal((3, 2 * n))
     many = engine.draw(normals, gp._weight)
@@ -362,7 +360,7 @@ def test_one_draw_is_the_first_of_many_and_exactly_the_map_it_should_be() -> Non
     np.testing.assert_allclose(many, normals @ columns, atol=1e-11)
 
 
-def test_a_singular_prior_is_drawn_from_with_its_rank_cut() -> None:
+def test_singular_prior_is_drawn_with_truncated_rank() -> None:
     arms = np.repeat(np.linspace(0.0, 1.0, 20), 3)[:, None]  # every arm three times
     gp = FiniteGP(Matern(nu=2.5), arms, NOISE, form="visited")
     gp.observe([0, 30], [1.0, -1.0])
@@ -375,7 +373,7 @@ def test_a_singular_prior_is_drawn_from_with_its_rank_cut() -> None:
 
 
 def taught(rounds: int, arms: int = 60) -> FiniteGP:
-    """Routes of some arms, over and over, past several times of solving afresh."""
+    """Routes of some arms, over and over, past several re-solves."""
     points = np.random.default_rng(0).random((arms, 2))
     gp = FiniteGP(Matern(lengthscale=0.5), points, 0.1, form="visited")
     teach(gp, range(rounds))
@@ -390,20 +388,21 @@ def teach(gp: FiniteGP, rounds: range) -> None:
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 7, 8, 30])
-def test_it_goes_on_from_its_state_bit_for_bit(rounds: int) -> None:
+def test_restored_posterior_continues_bit_for_bit(rounds: int) -> None:
     gp = taught(rounds)
-    again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
-    assert again.same_bits
-    for each in (gp, again):
-        teach(each, range(rounds, rounds + 20))
-    assert state_to_bytes(gp.state()) == state_to_bytes(again.state())
+    restored = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+    assert restored.same_bits
+    for learner in (gp, restored):
+        teach(learner, range(rounds, rounds + 20))
+    assert state_to_bytes(gp.state()) == state_to_bytes(restored.state())
     draws = [
-        each.sample(np.arange(60), np.random.default_rng(1)) for each in (gp, again)
+        learner.sample(np.arange(60), np.random.default_rng(1))
+        for learner in (gp, restored)
     ]
     np.testing.assert_array_equal(*draws)
 
 
-def test_of_very_many_visited_arms_a_state_holds_the_observations_alone(
+def test_state_of_many_visited_arms_contains_only_observations(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(visited, "LARGEST_SAVED", 40)
@@ -413,23 +412,23 @@ def test_of_very_many_visited_arms_a_state_holds_the_observations_alone(
     assert not gp.same_bits
     state = gp.state()
     assert "engine" not in state.parts
-    again = gp.restored(state)
+    restored = gp.restored(state)
     np.testing.assert_allclose(
-        again.predict(np.arange(60)).mean, gp.predict(np.arange(60)).mean
+        restored.predict(np.arange(60)).mean, gp.predict(np.arange(60)).mean
     )
 
 
-def test_another_prior_is_computed_anew() -> None:
+def test_another_prior_is_recomputed() -> None:
     gp = taught(10)
     other = FiniteGP.from_state(gp.state(), kernel=Matern(lengthscale=0.4))
-    fresh = FiniteGP(Matern(lengthscale=0.4), gp.arms, 0.1, form="visited")
-    teach(fresh, range(10))
+    reference = FiniteGP(Matern(lengthscale=0.4), gp.arms, 0.1, form="visited")
+    teach(reference, range(10))
     moved = FiniteGP.from_state(gp.state(), mean=1.0)
     shifted = FiniteGP(Matern(lengthscale=0.5), gp.arms, 0.1, 1.0, form="visited")
     teach(shifted, range(10))
-    for found, expected in ((other, fresh), (moved, shifted)):
+    for actual, expected in ((other, reference), (moved, shifted)):
         for one, two in zip(
-            found.predict(np.arange(60)), expected.predict(np.arange(60)), strict=True
+            actual.predict(np.arange(60)), expected.predict(np.arange(60)), strict=True
         ):
             np.testing.assert_allclose(one, two, atol=1e-9)
 

@@ -1,4 +1,4 @@
-"""What super arms are worth."""
+"""Rewards of super arms."""
 
 from __future__ import annotations
 

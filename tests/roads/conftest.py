@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-# A straight road over a hill and down again, then a corner; a side road, a bus road, tiny edges.
+# A straight road over a hill, then a corner; a side road, a bus road, tiny edges.
 NODES = {
     "a": (0, 0, 0),
     "b": (1000, 0, 0),

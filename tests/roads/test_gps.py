@@ -1,4 +1,4 @@
-"""Traces against the drives that they were made of: routes, times, gaps, energies."""
+"""GPS traces against the drives they came from: routes, times, gaps, energies."""
 
 import dataclasses
 import sys
@@ -141,18 +141,18 @@ def test_a_trace_without_noise_is_the_route_at_its_times(graph, seed):
     ],
 )
 def test_edges_are_found_through_noise_and_sparseness(graph, noise, every, least):
-    right = wanted = given = 0
+    right = wanted = returned = 0
     for seed in range(3):
         driven = Driven(graph, drawn_route(graph, seed))
         times, places = driven.trace(every, noise, seed)
         matched = match_trace(graph, places, times, noise=max(noise, 5.0))
         assert legal(graph, matched.edges)
         assert (np.diff(matched.enter) >= 0.0).all()
-        found = matched.edges[matched.whole].tolist()
-        right += common(driven.route, found)
-        wanted, given = wanted + len(driven.route) - 2, given + len(found)
+        edges = matched.edges[matched.whole].tolist()
+        right += common(driven.route, edges)
+        wanted, returned = wanted + len(driven.route) - 2, returned + len(edges)
     assert right >= least * wanted
-    assert right >= 0.95 * given
+    assert right >= 0.95 * returned
 
 
 def test_longitudes_and_latitudes_are_found_like_metres(city, graph):
@@ -163,12 +163,12 @@ def test_longitudes_and_latitudes_are_found_like_metres(city, graph):
     times, places = Driven(graph, drawn_route(graph, 0)).trace(5.0, 5.0)
     on_earth = from_utm(places + ORIGIN, zone=32)
     expected = match_trace(graph, places, times)
-    for found in (
+    for match in (
         match_trace(placed, on_earth, times),
         match_trace(placed, places, times, metres=True),
     ):
-        np.testing.assert_array_equal(found.edges, expected.edges)
-        np.testing.assert_allclose(found.enter, expected.enter, atol=1e-3)
+        np.testing.assert_array_equal(match.edges, expected.edges)
+        np.testing.assert_allclose(match.enter, expected.enter, atol=1e-3)
     with pytest.raises(
         InputError, match=r"within 500 m .* are longitude and latitude swapped"
     ):
@@ -180,7 +180,7 @@ def test_longitudes_and_latitudes_are_found_like_metres(city, graph):
         match_trace(askew.line_graph(), on_earth, times)
 
 
-def test_points_off_all_roads_are_left_out(graph):
+def test_points_away_from_roads_are_dropped(graph):
     driven = Driven(graph, drawn_route(graph, 2))
     times, places = driven.trace()
     places[[5, 40, 41]] += 1e5
@@ -199,8 +199,8 @@ def test_a_gap_is_bridged_by_the_shortest_way_and_marked(graph):
     assert legal(graph, matched.edges)
     assert matched.guessed.any()
     assert not (matched.guessed & matched.whole).any()
-    found = matched.edges[matched.whole].tolist()
-    assert found == [
+    edges = matched.edges[matched.whole].tolist()
+    assert edges == [
         *driven.route[1:4],
         *driven.route[16:-1],
     ]  # all but the ends of both parts
@@ -320,9 +320,9 @@ def test_of_two_roads_between_the_same_junctions_the_one_driven_is_found():
 def matched_at(crossings, *, guessed=()):
     count = len(crossings) - 1
     unsure = np.isin(np.arange(count), guessed)
-    whole = ~unsure & (np.arange(count) > 0) & (np.arange(count) < count - 1)
+    complete = ~unsure & (np.arange(count) > 0) & (np.arange(count) < count - 1)
     return MatchedTrace(
-        edges=np.arange(100, 100 + count), enter=crossings[:-1], leave=crossings[1:], whole=whole,
+        edges=np.arange(100, 100 + count), enter=crossings[:-1], leave=crossings[1:], whole=complete,
         guessed=unsure, median=0.0, worst=0.0, missed=0,
     )  # fmt: skip
 
@@ -336,7 +336,7 @@ def test_energies_are_off_by_no_more_than_the_bound(every, seed):
     knots = np.arange(0.0, crossings[-1] + 50.0, 0.25)
     power = rng.uniform(
         -5.0, 20.0, len(knots) - 1
-    )  # Wh a second, anew every quarter of one
+    )  # Wh a second, redrawn every quarter of one
     counter = np.concatenate([[0.0], np.cumsum(0.25 * power)])
     times = np.arange(0.0, knots[-1], every)
     sections = energies_along(matched, times, np.interp(times, knots, counter))
@@ -365,7 +365,7 @@ def test_a_reading_at_every_boundary_gives_every_edge_exactly():
     sections = energies_along(matched_at(crossings), crossings, counter, doubt=0.0)
     assert [edges for edges, *_ in sections] == [(100 + edge,) for edge in range(1, 18)]
     np.testing.assert_allclose(
-        [each.energy for each in sections], np.diff(counter)[1:-1], rtol=1e-12
+        [section.energy for section in sections], np.diff(counter)[1:-1], rtol=1e-12
     )
 
 
@@ -379,7 +379,7 @@ def test_sections_grow_until_their_ends_are_a_tenth_of_them():
         ({"doubt": 0.125}, 1),
     ):
         sections = energies_along(matched_at(crossings), times, 2.0 * times, **doubt)
-        assert {len(each.edges) for each in sections[:-1]} == {edges}
+        assert {len(section.edges) for section in sections[:-1]} == {edges}
 
 
 def test_coarse_counters_give_longer_sections():
@@ -393,7 +393,7 @@ def test_coarse_counters_give_longer_sections():
     assert 5 <= len(coarse) < 30
     for (
         section
-    ) in coarse:  # by a counter that tells of 2 Wh/s at every 50 Wh, which is 25 s
+    ) in coarse:  # by a counter that reports 2 Wh/s at every 50 Wh, which is 25 s
         assert section.energy == pytest.approx(2.0 * section.seconds)
     assert energies_along(matched_at(crossings), times, np.zeros(400)) == ()
     outside = energies_along(matched_at(crossings), times[:100], 2.0 * times[:100])
@@ -425,7 +425,7 @@ def test_bad_input_is_refused(graph, city, monkeypatch):
         match_trace(city.line_graph(), places, times)
 
 
-def test_what_sumo_drives_is_found_again(network):
+def test_matching_recovers_sumo_drives(network):
     from superarm.roads.networks import read_sumo
     from superarm.roads.sumo import Driver
 
@@ -437,7 +437,7 @@ def test_what_sumo_drives_is_found_again(network):
         graph, drive.positions[:, 1:], drive.positions[:, 0], metres=True
     )
     assert [graph.ids[edge] for edge in matched.edges] == route
-    assert matched.worst < 5.0  # the lane is beside the middle of the road
+    assert matched.worst < 5.0  # the lane is off the middle of the road
     # Seconds inside a junction belong to the edge before it. Points are 1 s apart, and half a second is
     # as far as the lane, the car's own length and the middle of a junction put them off.
     assert np.abs(matched.leave - np.cumsum(drive.seconds))[:-1].max() < 1.5

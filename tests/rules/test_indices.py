@@ -1,4 +1,4 @@
-"""Index rules: formulas, tails, moments, and what they promise about randomness."""
+"""Index rules: formulas, tails, moments, and their deterministic flags."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def test_the_deterministic_flag_is_truthful(rule: Rule) -> None:
     before = generator.bit_generator.state
     first = rule.desirability(FakeBelief(), 3, generator)
     assert (generator.bit_generator.state == before) == rule.deterministic
-    again = rule.desirability(FakeBelief(), 3, rng())
-    np.testing.assert_array_equal(first, again)
+    second = rule.desirability(FakeBelief(), 3, rng())
+    np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
@@ -116,11 +116,13 @@ def test_ucb_takes_the_realised_gain_unless_gamma_is_given() -> None:
     schedule = ImprovedGPUCB(norm_bound=1.0, noise_bound=0.5)
     belief = FakeBelief()
     realised = UCB(schedule=schedule).desirability(belief, 4, rng())
-    given = UCB(schedule=schedule, gamma=lambda t: 2.0).desirability(belief, 4, rng())
+    explicit = UCB(schedule=schedule, gamma=lambda t: 2.0).desirability(
+        belief, 4, rng()
+    )
     other = UCB(schedule=schedule, gamma=lambda t: 7.0 * t).desirability(
         belief, 4, rng()
     )
-    np.testing.assert_array_equal(realised, given)
+    np.testing.assert_array_equal(realised, explicit)
     width = 1.0 + 0.5 * math.sqrt(2.0 * (21.0 + 1.0 + math.log(10.0)))
     np.testing.assert_allclose(other, belief.mean + width * belief.std, rtol=1e-14)
 
@@ -138,7 +140,7 @@ def test_bayes_ucb_is_the_posterior_quantile() -> None:
     )
 
 
-def test_bayes_ucb_refuses_what_is_not_a_quantile() -> None:
+def test_bayes_ucb_rejects_invalid_quantiles() -> None:
     with pytest.raises(InputError, match="Fixed is not a quantile"):
         BayesUCB(schedule=Fixed(value=1.0))
 
@@ -208,7 +210,7 @@ def test_log_expected_improvement_far_in_both_tails(
     assert index[0] == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
-def test_expected_improvement_keeps_its_order_where_it_underflows() -> None:
+def test_expected_improvement_preserves_order_under_underflow() -> None:
     z = -np.array([30.0, 39.0, 40.0, 100.0, 9e3, 1.1e4, 1e5, 1e7, 1e12, 1e140])
     index = ExpectedImprovement(xi=0.0).desirability(
         FakeBelief(mean=frozen(z), std=frozen(np.ones(len(z))), incumbent=0.0), 1, rng()
@@ -217,7 +219,7 @@ def test_expected_improvement_keeps_its_order_where_it_underflows() -> None:
     assert np.isfinite(index).all()
 
 
-def test_ways_of_log_expected_improvement_meet() -> None:
+def test_branches_of_log_expected_improvement_agree() -> None:
     z = np.concatenate([-np.geomspace(1e-3, 9.9e3, 60), np.geomspace(1e-3, 37.0, 40)])
     std = np.geomspace(0.01, 3.0, len(z))
     fast = np.array(

@@ -31,7 +31,9 @@ def belief():
 
 @pytest.mark.slow
 @given(st.floats(-8.0, 8.0), st.floats(0.05, 3.0))
-def test_it_is_the_expectation_of_the_positive_part(mean: float, std: float) -> None:
+def test_rectified_mean_is_the_expectation_of_the_positive_part(
+    mean: float, std: float
+) -> None:
     expected = quad(
         lambda x: x * norm.pdf(x, mean, std),
         0.0,
@@ -43,7 +45,7 @@ def test_it_is_the_expectation_of_the_positive_part(mean: float, std: float) -> 
 
 
 @pytest.mark.parametrize("z", [0.0, 1.0, 5.0, 12.0, 20.0, 35.0])
-def test_both_tails_keep_their_digits(z: float) -> None:
+def test_both_tails_are_precise(z: float) -> None:
     # Mills' ratio: φ(z) − zΦ(−z) = φ(z)·(1/z² − 3/z⁴ + …) for large z.
     low = rectified_mean(np.array([-z]), 1.0)[0]
     if z >= 12.0:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 from scipy.special import ndtri
 
 from superarm.core import Schedule
-from superarm.core.errors import InputError
+from superarm.core.errors import InputError, NotPositiveDefiniteError
 from superarm.rules import (
     AgnosticGPUCB,
     BayesianGPUCB,
@@ -30,6 +32,7 @@ from superarm.rules import (
     TimeVaryingGPUCB,
 )
 from superarm.rules.base import upper_quantile
+from superarm.rules.information.computed import information_gain
 
 SLOPES = {"dimension": 2, "side": 3.0, "a": 1.5, "b": 0.7, "delta": 0.1}
 PI2 = math.pi**2
@@ -168,11 +171,11 @@ def test_width_never_shrinks_nor_is_negative(
     assert all(later >= earlier for earlier, later in itertools.pairwise(widths))
 
 
-def test_gamma_is_asked_for_the_round_before() -> None:
-    asked: list[int] = []
+def test_gamma_is_evaluated_at_the_previous_round() -> None:
+    rounds: list[int] = []
 
     def spy(t: int) -> float:
-        asked.append(t)
+        rounds.append(t)
         return 0.0
 
     for schedule in (
@@ -181,7 +184,7 @@ def test_gamma_is_asked_for_the_round_before() -> None:
         AgnosticGPUCB(norm_bound=1.0),
     ):
         schedule.width(9, spy)
-    assert asked == [8, 8, 8]
+    assert rounds == [8, 8, 8]
 
 
 def test_negative_beta_counts_as_zero() -> None:
@@ -284,3 +287,19 @@ def test_only_quantiles_are_quantile_schedules() -> None:
         if isinstance(schedule, QuantileSchedule)
     }
     assert kinds == {BayesUCBQuantile, BayesUCBQuantileCompact, SimpleQuantile}
+
+
+def test_information_gain_refuses_what_is_no_covariance() -> None:
+    """−2I has a positive determinant of I + K in two dimensions, but is not positive definite."""
+
+    class Negative:
+        def __call__(self, X: Any, Y: Any = None) -> Any:
+            return -2.0 * np.eye(len(X))
+
+        def diag(self, X: Any) -> Any:
+            return np.full(len(X), -2.0)
+
+    with pytest.raises(NotPositiveDefiniteError, match="not positive semi-definite"):
+        information_gain(Negative(), [[0.0], [1.0]], 1.0)
+    with pytest.raises(InputError, match="kernel is 'x'"):
+        information_gain("x", [[0.0]], 1.0)  # type: ignore[arg-type]

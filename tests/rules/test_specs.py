@@ -1,4 +1,4 @@
-"""Every schedule and rule survives the way through JSON."""
+"""Every schedule and rule round-trips through JSON."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def test_every_registered_part_is_tried_here() -> None:
 def test_round_trip(family: str, name: str) -> None:
     spec = {"name": name, **(SCHEDULES if family == "schedule" else RULES)[name]}
     part = build(family, json.loads(json.dumps(spec)))
-    again = build(family, from_json(json.loads(json.dumps(to_json(spec_of(part))))))
-    assert difference(spec_of(again), spec_of(part)) is None
+    rebuilt = build(family, from_json(json.loads(json.dumps(to_json(spec_of(part))))))
+    assert difference(spec_of(rebuilt), spec_of(part)) is None
     assert spec_of(part)["name"] == name
     for key, value in spec.items():
         if isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""Write a folder of saved states: one of every kind of policy and posterior, and what it answers.
+"""Write a folder of saved states: one of every kind of policy and posterior, and its answers.
 
 ``python tests/states/make.py`` writes tests/states/VERSION, where VERSION is that of the superarm that
-is imported. Run it for every release, and when a part was added: files that exist are never written
-again. States of every release must load for ever and decide alike (``test_saved_states.py``).
+is imported. Run it for every release, and when a part is added: existing files are never
+overwritten. States of every release must load forever and decide alike (``test_saved_states.py``).
 
 A case is a part that has learned something. Its folder holds two files:
 
@@ -15,9 +15,9 @@ A case is a part that has learned something. Its folder holds two files:
                the file alone is enough to make the policy
 =============  ========================================================================
 
-Offers are generated here and recorded as they are, so that no problem needs to stay as it is. No choice
-hangs on rounding: each oracle is asked again with desirabilities that are slightly off, and the case is
-refused if it then chooses otherwise.
+Offers are generated here and recorded, so that problems may change later. No choice
+depends on rounding: each oracle is rerun with slightly perturbed desirabilities, and the case is
+rejected if the choice changes.
 """
 
 from __future__ import annotations
@@ -114,14 +114,14 @@ class PosteriorCase:
     make: Callable[[], Any]
     data: Callable[[int], tuple[Any, Any]]
     """Keys and rewards of a round."""
-    asked: Any
-    """Keys that are asked about."""
+    queries: Any
+    """Keys that the posterior predicts."""
     before: int = 12
     after: int = 2
     load: bool = True
 
 
-# --- worlds: offers that depend on the step alone ------------------------------------------
+# --- problems: offers that depend only on the step -----------------------------------------
 
 
 def chance(step: int, role: int) -> np.random.Generator:
@@ -166,8 +166,8 @@ def _streets() -> TurnGraph:
     turns = [
         (i, j)
         for i, (start, middle) in enumerate(ends)
-        for j, (again, goal) in enumerate(ends)
-        if middle == again and goal != start
+        for j, (tail, goal) in enumerate(ends)
+        if middle == tail and goal != start
     ]
     lengths = np.random.default_rng(3).uniform(80.0, 200.0, len(ends)).round(1)
     return TurnGraph(length=lengths, turns=np.array(turns))
@@ -311,7 +311,7 @@ def with_kernel(kernel: Any) -> PolicyCase:
     return composed(posterior=streaming(kernel, form="cholesky"))
 
 
-def knowing(name: str, problem: dict[str, Any]) -> PolicyCase:
+def truth_case(name: str, problem: dict[str, Any]) -> PolicyCase:
     """A policy that is given the truth: only its maker can restore it."""
     world = build("problem", problem, seed=3, horizon=30)
 
@@ -471,12 +471,12 @@ POLICIES: dict[str, PolicyCase] = {
         oracle=FLEET.oracle,
         direction="minimize",
     ),
-    # Those that know the truth.
-    "benchmark": knowing("benchmark", {"name": "landscape", "side": 4}),
-    "genie": knowing("genie", DRIFTS),
-    "minc-known": knowing("minc-known", MOVING),
-    "md-known": knowing("md-known", MOVING),
-    "offline": knowing("offline", MOVING),
+    # Those that use the truth.
+    "benchmark": truth_case("benchmark", {"name": "landscape", "side": 4}),
+    "genie": truth_case("genie", DRIFTS),
+    "minc-known": truth_case("minc-known", MOVING),
+    "md-known": truth_case("md-known", MOVING),
+    "offline": truth_case("offline", MOVING),
     "tree-score": PolicyCase(
         make=lambda: TreeScorePolicy(
             score=Stay(), metric=MatrixMetric(distances=APART)
@@ -585,7 +585,7 @@ def of_numbers(step: int) -> tuple[Any, Any]:
 
 
 def numbered(column: Callable[[int], float]) -> Callable[[int], tuple[Any, Any]]:
-    """Row numbers beside a time, a block or a step."""
+    """Row numbers with a time, a block or a step."""
 
     def data(step: int) -> tuple[Any, Any]:
         numbers, rewards = of_numbers(step)
@@ -613,17 +613,19 @@ SHORT_MEMORY = SquaredExponential(columns=(0, 1)) * Temporal(epsilon=0.9, column
 
 
 def row_case(make: Callable[[], Any], **more: Any) -> PosteriorCase:
-    return PosteriorCase(make=make, **{"data": of_rows, "asked": ROWS, **more})
+    return PosteriorCase(make=make, **{"data": of_rows, "queries": ROWS, **more})
 
 
 def drift_case(make: Callable[[], Any], **more: Any) -> PosteriorCase:
-    """Asked about now and later: how far back a restored posterior answers is tested elsewhere."""
-    asked = np.vstack([at_time(14.0), at_time(15.5)])
-    return PosteriorCase(make=make, **{"data": numbered(float), "asked": asked, **more})
+    """Queries about now and later: other tests cover how far back a restored posterior answers."""
+    queries = np.vstack([at_time(14.0), at_time(15.5)])
+    return PosteriorCase(
+        make=make, **{"data": numbered(float), "queries": queries, **more}
+    )
 
 
 def fleet_case(make: Callable[[], Any]) -> PosteriorCase:
-    return PosteriorCase(make=make, data=of_trips, asked=_vehicle_rows(13)[:6])
+    return PosteriorCase(make=make, data=of_trips, queries=_vehicle_rows(13)[:6])
 
 
 POSTERIORS: dict[str, PosteriorCase] = {
@@ -637,11 +639,11 @@ POSTERIORS: dict[str, PosteriorCase] = {
     "streaming-forgetting": row_case(
         streaming(SHORT_MEMORY, timed=True, forget=0.1),
         data=timed_rows,
-        asked=np.column_stack([ROWS, np.full(5, 13.0)]),
+        queries=np.column_stack([ROWS, np.full(5, 13.0)]),
     ),
-    "finite-root": PosteriorCase(make=finite(), data=of_numbers, asked=np.arange(6)),
+    "finite-root": PosteriorCase(make=finite(), data=of_numbers, queries=np.arange(6)),
     "finite-visited": PosteriorCase(
-        make=finite(form="visited"), data=of_numbers, asked=np.arange(6)
+        make=finite(form="visited"), data=of_numbers, queries=np.arange(6)
     ),
     "drifting-kalman": drift_case(drifting(form="kalman")),
     "drifting-visited": drift_case(drifting(form="visited")),
@@ -654,14 +656,14 @@ POSTERIORS: dict[str, PosteriorCase] = {
     "drifting-forgotten": drift_case(
         drifting(drift=Temporal(epsilon=0.9)),
         before=150,
-        asked=np.vstack([at_time(152.0), at_time(153.5)]),
+        queries=np.vstack([at_time(152.0), at_time(153.5)]),
     ),
     "independent": PosteriorCase(
         make=lambda: IndependentGaussian(
             np.linspace(0.5, 2.0, 6), 0.05, 0.3, arms=POINTS
         ),
         data=of_numbers,
-        asked=np.arange(6),
+        queries=np.arange(6),
     ),
     "inducing": row_case(lambda: InducingGP(SE, 0.05, inducing=5)),
     "variational": row_case(lambda: SparseVariational(SE, 0.05, inducing=6)),
@@ -675,12 +677,12 @@ POSTERIORS: dict[str, PosteriorCase] = {
     "resetting": PosteriorCase(
         make=lambda: Resetting(finite()(), block=5),
         data=numbered(lambda step: (step - 1) // 5),
-        asked=at_time(2.0),
+        queries=at_time(2.0),
     ),
     "change-detecting": PosteriorCase(
         make=lambda: ChangeDetecting(finite()(), run_length=30.0, scale=1.3),
         data=numbered(float),
-        asked=at_time(13.0),
+        queries=at_time(13.0),
     ),
     "refitting": row_case(lambda: Refitting(streaming()(), every=20, most=30)),
     "refitting-drift": drift_case(
@@ -728,7 +730,7 @@ POSTERIORS["torch"] = row_case(_torch_posterior, load=False)
 def feedback_of(offer: Offer, decision: Decision) -> Feedback:
     positions = decision.positions
     rows = offer.arms.features[positions]
-    if isinstance(offer.structure, Trip):  # what a road costs, whoever drives there
+    if isinstance(offer.structure, Trip):  # the energy of a road, for any vehicle
         numbers = rows[:, 0].astype(int)
         noise = chance(offer.step, 4).normal(size=len(rows))
         rewards = 1.1 * ENERGIES[numbers] + 0.5 * noise
@@ -742,7 +744,7 @@ def seeded(step: int) -> np.random.Generator:
 
 
 class Late(NamedTuple):
-    """A decision that still waits for feedback, as it is kept until that comes."""
+    """A decision that is pending until its feedback arrives."""
 
     offer: Offer
     decision: Decision
@@ -784,10 +786,11 @@ def record_policy(case: PolicyCase, path: Path) -> dict[str, Any]:
     policy, decision, waiting = taught(case)
     save_state(policy.state(), path)  # type: ignore[attr-defined]
     late = [
-        {**to_json(each._asdict()), "seed": [each.offer.step, 11]} for each in waiting
+        {**to_json(arrival._asdict()), "seed": [arrival.offer.step, 11]}
+        for arrival in waiting
     ]
-    for each in waiting:
-        policy.learn(*each, seeded(each.offer.step))
+    for arrival in waiting:
+        policy.learn(*arrival, seeded(arrival.offer.step))
     rounds: list[dict[str, Any]] = []
     for step in range(case.before + 1, case.before + 1 + case.after):
         offer = case.offer(step)
@@ -824,15 +827,15 @@ def answer_of(decision: Decision) -> dict[str, Any]:
         "positions": decision.positions.tolist(),
         "propensity": decision.propensity,
         **{
-            name: None if each is None else each.tolist()
-            for name, each in numbers.items()
+            name: None if value is None else value.tolist()
+            for name, value in numbers.items()
         },
     }
 
 
 @contextmanager
 def unmoved_by_rounding(policy: Policy) -> Iterator[None]:
-    """Ask the oracle again with slightly other desirabilities; it must choose the same."""
+    """Rerun the oracle with slightly perturbed desirabilities; it must choose the same."""
     oracle = type(getattr(policy, "oracle", TopK(k=1)))
     select = oracle.select
 
@@ -881,8 +884,8 @@ def record_posterior(case: PosteriorCase, path: Path) -> dict[str, Any]:
     for step in steps:
         posterior.observe(*case.data(step), rng=seeded(step))
     save_state(posterior.state(), path)
-    asked = np.asarray(case.asked)
-    answers = [predicted(posterior, asked)]
+    queries = np.asarray(case.queries)
+    answers = [predicted(posterior, queries)]
     learned = []
     for step in range(case.before + 1, case.before + 1 + case.after):
         keys, rewards = case.data(step)
@@ -890,12 +893,12 @@ def record_posterior(case: PosteriorCase, path: Path) -> dict[str, Any]:
             {"keys": to_json(keys), "rewards": to_json(rewards), "seed": [step, 11]}
         )
         posterior.observe(keys, rewards, rng=seeded(step))
-        answers.append(predicted(posterior, asked))
+        answers.append(predicted(posterior, queries))
     return {
         "is": "posterior",
         "load": case.load,
         "tolerance": tolerance_of(posterior),
-        "asked": to_json(asked),
+        "asked": to_json(queries),
         "learned": learned,
         "answers": answers,
     }
@@ -909,7 +912,7 @@ def predicted(posterior: Any, keys: Any) -> dict[str, Any]:
     named = {"mean": mean, "std": std, "cov": cov, "draw": drawn}
     gain = posterior.information_gain
     return {
-        **{name: each.tolist() for name, each in named.items()},
+        **{name: array.tolist() for name, array in named.items()},
         "information_gain": gain,
     }
 
@@ -946,7 +949,7 @@ if __name__ == "__main__":
     warnings.simplefilter("error")
     warnings.simplefilter(
         "ignore", PrecisionWarning
-    )  # one posterior is asked to be approximate
+    )  # one posterior is approximate on purpose
     folder = HERE / superarm.__version__
     for name in write(folder):
         print(f"added {name}")

@@ -1,4 +1,4 @@
-"""States of older schemas go through one step after the other; those of newer ones are refused."""
+"""Older schemas migrate step by step; newer ones are rejected."""
 
 from __future__ import annotations
 
@@ -45,30 +45,30 @@ def streaming() -> StreamingGP:
 
 
 def older(state: State) -> State:
-    """As a version would have saved it whose streaming posterior had schema 0."""
-    held = dict(state.arrays)
-    rewards = held.pop("rewards")
-    held["halves"] = rewards / 2.0  # in schema 0; doubled in schema 1
-    return replace(state, schema=0, arrays=held)
+    """The state as saved by a version whose streaming posterior had schema 0."""
+    arrays = dict(state.arrays)
+    rewards = arrays.pop("rewards")
+    arrays["halves"] = rewards / 2.0  # in schema 0; doubled in schema 1
+    return replace(state, schema=0, arrays=arrays)
 
 
 def register_two_steps(called: list[int]) -> None:
     @migration("streaming-gp", 0)
     def double(state: State) -> State:
         called.append(0)
-        held = dict(state.arrays)
-        held["doubled"] = 2.0 * held.pop("halves")
-        return replace(state, schema=1, arrays=held)
+        arrays = dict(state.arrays)
+        arrays["doubled"] = 2.0 * arrays.pop("halves")
+        return replace(state, schema=1, arrays=arrays)
 
     @migration("streaming-gp", 1)
     def rename(state: State) -> State:
         called.append(1)
-        held = dict(state.arrays)
-        held["rewards"] = held.pop("doubled")
-        return replace(state, schema=2, arrays=held)
+        arrays = dict(state.arrays)
+        arrays["rewards"] = arrays.pop("doubled")
+        return replace(state, schema=2, arrays=arrays)
 
 
-def test_a_state_of_an_older_schema_goes_through_every_step() -> None:
+def test_older_schema_runs_every_migration_step() -> None:
     assert StreamingGP.schema == 2
     policy, called = taught(streaming()), list[int]()
     register_two_steps(called)
@@ -76,20 +76,20 @@ def test_a_state_of_an_older_schema_goes_through_every_step() -> None:
     assert isinstance(gp, StreamingGP)
     old = older(gp.state())
     for read in (streaming().restored, StreamingGP.from_state):
-        again = read(old)
+        restored = read(old)
         assert called == [0, 1]
         np.testing.assert_allclose(
-            again.predict(ROWS).mean, gp.predict(ROWS).mean, rtol=1e-10
+            restored.predict(ROWS).mean, gp.predict(ROWS).mean, rtol=1e-10
         )
         called.clear()
-    # Inside a policy, from its bytes alone.
+    # Inside a policy, from its bytes.
     state = policy.state()
-    whole = replace(
+    outer = replace(
         state, parts={**state.parts, "posterior": older(state.part("posterior"))}
     )
-    again = loaded(state_from_bytes(state_to_bytes(whole)))
+    restored = loaded(state_from_bytes(state_to_bytes(outer)))
     assert called == [0, 1]
-    assert state_to_bytes(again.state()) == state_to_bytes(state)
+    assert state_to_bytes(restored.state()) == state_to_bytes(state)
 
 
 def test_states_in_wrappers_are_migrated_too() -> None:
@@ -98,11 +98,11 @@ def test_states_in_wrappers_are_migrated_too() -> None:
     state = policy.state()
     posterior = state.part("posterior")
     outer = replace(posterior, parts={"inside": older(posterior.part("inside"))})
-    again = loaded(replace(state, parts={**state.parts, "posterior": outer}))
-    assert state_to_bytes(again.state()) == state_to_bytes(state)
+    restored = loaded(replace(state, parts={**state.parts, "posterior": outer}))
+    assert state_to_bytes(restored.state()) == state_to_bytes(state)
 
 
-def test_a_state_of_today_stays_as_it_is() -> None:
+def test_current_state_is_not_migrated() -> None:
     state = taught(streaming()).state()
     register_two_steps(called := [])
     assert migrated(state) is state
@@ -141,7 +141,7 @@ def test_a_step_leads_to_the_next_schema() -> None:
         migration("streaming-gp", 0)(lambda state: state)
 
 
-def test_a_step_keeps_the_kind() -> None:
+def test_migration_step_must_keep_the_kind() -> None:
     migration("streaming-gp", 0)(
         lambda state: replace(state, kind="finite-gp", schema=1)
     )
@@ -171,10 +171,10 @@ def test_a_renamed_parameter_is_renamed_wherever_a_spec_holds_it() -> None:
 
     @spec_migration("kernel", "squared-exponential")
     def rename(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        held = dict(spec)
-        if "reach" in held:
-            held["lengthscale"] = held.pop("reach")
-        return held
+        converted = dict(spec)
+        if "reach" in converted:
+            converted["lengthscale"] = converted.pop("reach")
+        return converted
 
     assert state_to_bytes(loaded(old(state)).state()) == state_to_bytes(state)
     assert state_to_bytes(policy.restored(old(state)).state()) == state_to_bytes(state)
@@ -185,7 +185,7 @@ def test_a_renamed_parameter_is_renamed_wherever_a_spec_holds_it() -> None:
 
 
 @pytest.mark.parametrize("state", [None, "state.npz", {}, 3])
-def test_what_is_no_state_is_refused(state: Any) -> None:
+def test_invalid_states_are_rejected(state: Any) -> None:
     for read in (
         streaming().restored,
         StreamingGP.from_state,

@@ -46,7 +46,7 @@ def imported(path: Path) -> Any:
 
 @pytest.fixture(scope="session")
 def makers() -> Mapping[str, Any]:
-    """How parts are made that no file can hold whole, by the name of their case."""
+    """Makers of parts that a file cannot fully describe, by the name of their case."""
     return imported(HERE / "make.py").cases()
 
 
@@ -74,15 +74,15 @@ def restored(path: Path, record: dict[str, Any], makers: Mapping[str, Any]) -> A
     return registry.build("posterior", state.spec).restored(state)
 
 
-def assert_close(found: Any, expected: Any, tolerance: float, name: str) -> None:
+def assert_close(actual: Any, expected: Any, tolerance: float, name: str) -> None:
     """To within ``tolerance`` of the largest number, or of 1."""
     if expected is None:
-        assert found is None, name
+        assert actual is None, name
         return
     wanted = np.asarray(expected, dtype=np.float64)
     scale = max(1.0, float(np.abs(wanted).max(initial=0.0)))
     np.testing.assert_allclose(
-        found, wanted, rtol=0.0, atol=tolerance * scale, err_msg=name
+        actual, wanted, rtol=0.0, atol=tolerance * scale, err_msg=name
     )
 
 
@@ -97,28 +97,30 @@ def assert_decided(
 
 
 def assert_decides_alike(policy: Any, record: dict[str, Any]) -> None:
-    for each in record.get("late", ()):
-        kept = [from_json(each[name]) for name in ("offer", "decision", "feedback")]
-        policy.learn(*kept, np.random.default_rng(each["seed"]))
-    for each in record["rounds"]:
-        offer, feedback = from_json(each["offer"]), from_json(each["feedback"])
-        decision = policy.decide(offer, np.random.default_rng(each["seed"]))
-        assert_decided(decision, each["decision"], record["tolerance"])
+    for entry in record.get("late", ()):
+        arguments = [
+            from_json(entry[name]) for name in ("offer", "decision", "feedback")
+        ]
+        policy.learn(*arguments, np.random.default_rng(entry["seed"]))
+    for entry in record["rounds"]:
+        offer, feedback = from_json(entry["offer"]), from_json(entry["feedback"])
+        decision = policy.decide(offer, np.random.default_rng(entry["seed"]))
+        assert_decided(decision, entry["decision"], record["tolerance"])
         policy.commit(decision)
-        policy.learn(offer, decision, feedback, np.random.default_rng(each["seed"]))
+        policy.learn(offer, decision, feedback, np.random.default_rng(entry["seed"]))
 
 
 def assert_predicts_alike(posterior: Any, record: dict[str, Any]) -> None:
     keys, tolerance = from_json(record["asked"]), record["tolerance"]
     for turn, expected in enumerate(record["answers"]):
         if turn:
-            each = record["learned"][turn - 1]
-            data = from_json(each["keys"]), from_json(each["rewards"])
-            posterior.observe(*data, rng=np.random.default_rng(each["seed"]))
+            lesson = record["learned"][turn - 1]
+            data = from_json(lesson["keys"]), from_json(lesson["rewards"])
+            posterior.observe(*data, rng=np.random.default_rng(lesson["seed"]))
         mean, cov = posterior.predict(keys, return_cov=True)
         assert_close(mean, expected["mean"], tolerance, "mean")
         assert_close(cov, expected["cov"], tolerance, "cov")
-        # A variance of rounding alone has a root that is far larger.
+        # A variance that is only rounding has a far larger root.
         std = posterior.predict(keys).std
         assert_close(std**2, np.square(expected["std"]), tolerance, "variance")
         assert_close(
@@ -129,7 +131,7 @@ def assert_predicts_alike(posterior: Any, record: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("path", SAVED, ids=label)
-def test_a_saved_state_answers_as_it_did(path: Path, makers: Mapping[str, Any]) -> None:
+def test_saved_state_answers_as_recorded(path: Path, makers: Mapping[str, Any]) -> None:
     record = record_of(path)
     part = restored(path, record, makers)
     if record["is"] == "policy":
@@ -168,7 +170,7 @@ def parts_of(path: Path) -> set[tuple[str, str]]:
 def newest() -> Path:
     """The folder of the latest version."""
     return max(
-        (each for each in HERE.iterdir() if list(each.glob("*.npz"))),
+        (path for path in HERE.iterdir() if list(path.glob("*.npz"))),
         key=lambda folder: [int(number) for number in folder.name.split(".")],
     )
 
@@ -179,21 +181,21 @@ NOT_IN_STATES = {"problem", "reward", "structure", "encoding"}
 
 def test_every_part_is_in_a_saved_state() -> None:
     """A new part needs a case in ``make.py``, and to be run: it adds what is not there yet."""
-    found: set[tuple[str, str]] = set()
+    parts: set[tuple[str, str]] = set()
     for path in newest().glob("*.npz"):
-        found |= parts_of(path)
+        parts |= parts_of(path)
     # Factories leave no trace in a state: they are cases by their name.
     cases = {
         path.stem.removeprefix("policy-") for path in newest().glob("policy-*.npz")
     }
-    found |= {("policy", name.removeprefix("fleet-")) for name in cases}
+    parts |= {("policy", name.removeprefix("fleet-")) for name in cases}
     for family in sorted(set(registry.families()) - NOT_IN_STATES):
         missing = [
             name
             for name in registry.names(family)
-            # Other tests may have registered parts of their own in this process.
+            # Other tests may have registered parts in this process.
             if registry.find(family, name).__module__.startswith("superarm.")
-            and (family, name) not in found
+            and (family, name) not in parts
         ]
         assert not missing, f"{family}: no state in {newest().name} holds {missing}"
 
@@ -209,13 +211,13 @@ def add_parameter(
     patch: pytest.MonkeyPatch, part: Any, name: str, default: Any, used: Any = None
 ) -> None:
     """Give a class one more parameter, as a developer would; ``used`` replaces a default of None."""
-    made, signature = part.__init__, inspect.signature(part.__init__)
+    construct, signature = part.__init__, inspect.signature(part.__init__)
 
-    @functools.wraps(made)
+    @functools.wraps(construct)
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
         value = kwargs.pop(name, default)
         object.__setattr__(self, name, used if value is None else value)
-        made(self, *args, **kwargs)
+        construct(self, *args, **kwargs)
 
     added = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
     init.__signature__ = signature.replace(  # type: ignore[attr-defined]
@@ -227,8 +229,10 @@ def add_parameter(
         own = part.parameters
 
         def parameters(self: Any) -> Mapping[str, Any]:
-            held = {key: value for key, value in own(self).items() if key != name}
-            return {**held, name: getattr(self, name)} if type(self) is part else held
+            values = {key: value for key, value in own(self).items() if key != name}
+            return (
+                {**values, name: getattr(self, name)} if type(self) is part else values
+            )
 
         patch.setattr(part, "parameters", parameters)
     elif dataclasses.is_dataclass(part):
@@ -243,11 +247,11 @@ def add_parameter(
 @functools.cache
 def states_with() -> dict[tuple[str, str], list[Path]]:
     """Saved states by the parts that they hold."""
-    found: dict[tuple[str, str], list[Path]] = {}
+    paths: dict[tuple[str, str], list[Path]] = {}
     for path in SAVED:
         for part in parts_of(path):
-            found.setdefault(part, []).append(path)
-    return found
+            paths.setdefault(part, []).append(path)
+    return paths
 
 
 def classes() -> list[tuple[str, str]]:
@@ -273,12 +277,12 @@ def test_states_load_after_a_parameter_was_added(
     add_parameter(monkeypatch, part, "warm", 3)
     for path in states_with()[family, name][:STATES_OF_EACH]:
         record = record_of(path)
-        again = restored(path, record, makers)
+        reloaded = restored(path, record, makers)
         if record["is"] == "policy":
-            assert_decides_alike(again, record)
+            assert_decides_alike(reloaded, record)
         else:
-            assert_predicts_alike(again, record)
-        assert "'warm': 3" in str(registry.describe(again)), (
+            assert_predicts_alike(reloaded, record)
+        assert "'warm': 3" in str(registry.describe(reloaded)), (
             "the parameter was not added"
         )
 
@@ -304,8 +308,8 @@ def test_a_default_that_a_constructor_replaces_is_filled_in_as_replaced(
     path = newest() / "posterior-drifting-kalman.npz"
     add_parameter(monkeypatch, DriftingGP, "season", None, used=Temporal(epsilon=0.5))
     state = load_state(path)
-    again = restored(path, record_of(path), {})
-    assert again.season == Temporal(epsilon=0.5)
+    reloaded = restored(path, record_of(path), {})
+    assert reloaded.season == Temporal(epsilon=0.5)
     like = {
         **registry.built_parameters({**state.spec}),
         "season": Temporal(epsilon=0.4),

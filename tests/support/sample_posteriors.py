@@ -59,8 +59,8 @@ def posterior_makers(
         arms: The fixed arms of those posteriors that need some, (n, 2).
         noise: Their noise variance.
         lengthscale: Of the rough kernel.
-        inducing: How many inducing points there are at most.
-        block: After how many steps ``Resetting`` starts again.
+        inducing: The largest number of inducing points.
+        block: The number of steps after which ``Resetting`` resets.
     """
     rough = rough_kernel(lengthscale)
     drift = Temporal(epsilon=0.1)

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from superarm.movement import PointMetric, Tree
-from superarm.movement.tree import frt_tree
+from superarm.movement.frt import frt_tree
 
 
 def rng(seed: int) -> np.random.Generator:

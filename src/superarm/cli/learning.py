@@ -235,7 +235,7 @@ def _scale_lines(lesson: Lesson) -> list[str]:
 
 def _coverage_lines(lesson: Lesson) -> list[str]:
     """How many of the latest trips lay inside their interval."""
-    record = lesson.posterior.held
+    record = lesson.posterior.track_record
     if not record.trips:
         return []
     if record.trips == 1:

@@ -13,6 +13,26 @@ _LONGEST = 60  # characters of a value
 _FEW = 6  # entries of an array that are shown
 
 
+def shorten(value: object, most: int = _LONGEST) -> str:
+    """The beginning of a value's ``repr``: a value from outside may be too large or deep for all of it.
+
+    Args:
+        value: Any value.
+        most: The most characters.
+
+    >>> shorten([1, 2, 3]), shorten(16**9999)
+    ('[1, 2, 3]', 'an int that is too large to show')
+    """
+    kind = type(value).__name__
+    try:
+        return f"{value!r:.{most}}"
+    except ValueError:
+        # Python refuses to write out integers of thousands of digits.
+        return f"an {kind} that is too large to show"
+    except RecursionError:
+        return f"a {kind} that is nested too deeply"
+
+
 class Displayable:
     """A record or part with a short ``repr``, however much it contains."""
 

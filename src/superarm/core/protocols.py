@@ -253,7 +253,7 @@ class SwitchingCost(Protocol):
 class DecisionSet(Protocol):
     """The arms that an algorithm itself allows in a round."""
 
-    def kept(self, offer: Offer) -> Bools:
+    def allowed_arms(self, offer: Offer) -> Bools:
         """Whether each arm on offer may be chosen, (n,).
 
         Args:

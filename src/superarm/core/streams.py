@@ -120,16 +120,19 @@ class Streams:
 
 def _pcg_states(pool: list[int], constant: int, first: int) -> list[dict[str, int]]:
     """PCG64's starting states for the steps ``first`` … ``first + 1023``."""
-    words = _seed_words(_mixed_pool(pool, constant, first))
+    mixed_pool = _mixed_pool(pool, constant, first)
+    words = _seed_words(mixed_pool)
     states: list[dict[str, int]] = []
-    # Words pair up lowest first into 64-bit halves, halves highest first into 128 bits.
     for w0, w1, w2, w3, w4, w5, w6, w7 in zip(*words, strict=True):
+        # Words pair up lowest first into 64-bit halves, halves highest first into 128 bits.
         start = w1 << 96 | w0 << 64 | w3 << 32 | w2
         stream_number = w5 << 96 | w4 << 64 | w7 << 32 | w6
-        increment = (stream_number << 1 | 1) & _MASK_128
+        increment = stream_number << 1 | 1
+        increment &= _MASK_128
         # srandom: one step from zero, add the start, one step more.
-        state = ((start + increment) * _PCG_MULTIPLIER + increment) & _MASK_128
-        states.append({"state": state, "inc": increment})
+        before = start + increment
+        state = before * _PCG_MULTIPLIER + increment
+        states.append({"state": state & _MASK_128, "inc": increment})
     return states
 
 

@@ -7,7 +7,6 @@ from .base import TunableCovariance as TunableCovariance
 from .columns import Columns as Columns
 from .constant import Constant as Constant
 from .drawing import LARGEST_DRAW as LARGEST_DRAW
-from .drawing import PriorRoot as PriorRoot
 from .drawing import prior_root as prior_root
 from .drift_fitting import DriftFit as DriftFit
 from .drift_fitting import drift_log_likelihood as drift_log_likelihood
@@ -22,6 +21,7 @@ from .periodic import Periodic as Periodic
 from .polynomial import Polynomial as Polynomial
 from .products import Product as Product
 from .rational_quadratic import RationalQuadratic as RationalQuadratic
+from .roots import PriorRoot as PriorRoot
 from .scaling import Scale as Scale
 from .squared_exponential import SquaredExponential as SquaredExponential
 from .sums import Sum as Sum

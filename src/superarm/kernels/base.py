@@ -38,15 +38,7 @@ import numpy as np
 
 from superarm.core import Covariance, Floats
 from superarm.core.errors import InputError, ShapeError
-from superarm.core.inputs import (
-    as_count,
-    as_number,
-    as_positive,
-    as_rows,
-    as_scale,
-    as_vector,
-    is_listed,
-)
+from superarm.core.inputs import as_count, as_positive, as_rows, as_vector
 
 from .features import Box, FeatureMap
 from .state_space import StateSpace
@@ -58,6 +50,10 @@ DEFAULT_BOUNDS: tuple[float, float] = (1e-5, 1e5)
 
 FIXED: Literal["fixed"] = "fixed"
 """Bounds of a hyper-parameter that is not fitted."""
+
+
+Gradients = Mapping[str, Sequence[Floats]]
+"""∂K/∂log of each hyper-parameter by its name: one (n, n) array per number in it."""
 
 
 class CovarianceGradient(NamedTuple):
@@ -156,8 +152,10 @@ class Kernel(ABC):
         if Y is None:
             return self._covariance(rows, None)
         others = self._select(Y, "Y")
-        if rows.shape[1] != others.shape[1]:
-            message = f"X has {rows.shape[1]} columns but Y has {others.shape[1]}"
+        width = rows.shape[1]
+        other_width = others.shape[1]
+        if width != other_width:
+            message = f"X has {width} columns but Y has {other_width}"
             raise ShapeError(f"{message}; both must describe arms in the same way")
         return self._covariance(rows, others)
 
@@ -167,7 +165,8 @@ class Kernel(ABC):
         Args:
             X: One row per arm, (n, d).
         """
-        return self._diagonal(self._select(X, "X"))
+        rows = self._select(X, "X")
+        return self._diagonal(rows)
 
     @property
     def constant_variance(self) -> float | None:
@@ -195,26 +194,34 @@ class Kernel(ABC):
         rows = self._select(X, "X")
         others = self._select(Y, "Y")
         entry_weights = np.asarray(weights, dtype=np.float64)
-        same_width = rows.shape[1] == others.shape[1]
-        if not same_width or entry_weights.shape != (len(rows), len(others)):
-            shapes = f"Y {others.shape} and weights {entry_weights.shape}"
-            message = f"X has shape {rows.shape}, {shapes}"
-            raise ShapeError(f"{message}; they must be (n, d), (m, d) and (n, m)")
+        _check_shapes(rows, others, entry_weights)
         moving = [as_count(column, "columns", 0) for column in columns]
-        if self.columns is None:
-            if max(moving, default=-1) >= rows.shape[1]:
-                message = f"columns is {moving}, but X has {rows.shape[1]} columns"
-                raise ShapeError(f"{message}; columns are counted from 0")
-            return self._input_gradient(rows, others, entry_weights, moving)
-        # The gradient is 0 in columns that the kernel does not use.
+        if self.columns is not None:
+            return self._used_input_gradient(rows, others, entry_weights, moving)
+        width = rows.shape[1]
+        if max(moving, default=-1) >= width:
+            message = f"columns is {moving}, but X has {width} columns"
+            raise ShapeError(f"{message}; columns are counted from 0")
+        return self._input_gradient(rows, others, entry_weights, moving)
+
+    def _used_input_gradient(
+        self, rows: Floats, others: Floats, weights: Floats, moving: list[int]
+    ) -> Floats | None:
+        """The gradient in the columns ``moving`` of ``X``, 0 in those that the kernel ignores."""
+        used_columns = self.columns or ()
+        places: list[int] = []  # in ``moving``
+        positions: list[int] = []  # in ``used_columns``
+        for place, column in enumerate(moving):
+            if column in used_columns:
+                places.append(place)
+                positions.append(used_columns.index(column))
         gradient = np.zeros((len(rows), len(moving)))
-        used = [place for place, column in enumerate(moving) if column in self.columns]
-        if used:
-            positions = [self.columns.index(moving[place]) for place in used]
-            derivative = self._input_gradient(rows, others, entry_weights, positions)
-            if derivative is None:
-                return None
-            gradient[:, used] = derivative
+        if not places:
+            return gradient
+        derivative = self._input_gradient(rows, others, weights, positions)
+        if derivative is None:
+            return None
+        gradient[:, places] = derivative
         return gradient
 
     @abstractmethod
@@ -225,11 +232,10 @@ class Kernel(ABC):
     def _diagonal(self, X: Floats) -> Floats:
         """The diagonal of K, (n,)."""
 
-    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+    def _gradients(self, X: Floats, K: Floats) -> Gradients:
         """∂K/∂log of each free hyper-parameter, one (n, n) array per number in it."""
-        raise TypeError(
-            f"{type(self).__name__} names hyper-parameters but no gradients"
-        )
+        kind = type(self).__name__
+        raise TypeError(f"{kind} names hyper-parameters but no gradients")
 
     def _input_gradient(
         self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
@@ -244,29 +250,33 @@ class Kernel(ABC):
         K = self._covariance(X, None)
         free = self._free()
         if not free:
-            return CovarianceGradient(K, np.empty((len(X), len(X), 0)))
+            n = len(X)
+            nothing = np.empty((n, n, 0))
+            return CovarianceGradient(K, nothing)
         gradients = self._gradients(X, K)
         layers: list[Floats] = []  # p times (n, n)
         for name in free:
             layers.extend(gradients[name])
-        return CovarianceGradient(K, np.stack(layers, axis=2))
+        gradient = np.stack(layers, axis=2)
+        return CovarianceGradient(K, gradient)
 
     def _select(self, X: Any, name: str) -> Floats:
         """The columns of ``X`` that the kernel uses, checked."""
         columns = self.columns
-        is_plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2
-        if columns is None and is_plain:
+        if columns is None and _is_plain(X):
             plain: Floats = X  # as posteriors pass them
             return plain
         kind = type(self).__name__
         array = as_rows(X, name, kind)
         if columns is None:
             return array
-        if max(columns) >= array.shape[1]:
-            message = f"{name} has {array.shape[1]} columns"
-            message += f", but {kind} looks at columns {list(columns)}"
+        listed = list(columns)
+        width = array.shape[1]
+        if max(listed) >= width:
+            message = f"{name} has {width} columns"
+            message += f", but {kind} uses columns {listed}"
             raise ShapeError(f"{message}; columns are counted from 0")
-        return array[:, list(columns)]
+        return array[:, listed]
 
     # --- hyper-parameters ----------------------------------------------------------------
 
@@ -278,7 +288,8 @@ class Kernel(ABC):
         if self._bounds_of(name) == FIXED:
             return False
         # 0 means that it is absent: its logarithm would be −∞.
-        return bool(np.all(self._value_of(name)))
+        value = self._value_of(name)
+        return bool(np.all(value))
 
     def _value_of(self, name: str) -> Any:
         return getattr(self, name)
@@ -290,10 +301,14 @@ class Kernel(ABC):
     @property
     def theta(self) -> Floats:
         """Natural logarithms of the free hyper-parameters, (p,)."""
-        values = [np.atleast_1d(self._value_of(name)) for name in self._free()]
+        values = []
+        for name in self._free():
+            value = self._value_of(name)
+            values.append(np.atleast_1d(value))
         if not values:
             return np.empty(0)
-        logarithms: Floats = np.log(np.concatenate(values))
+        joined = np.concatenate(values)
+        logarithms: Floats = np.log(joined)
         return logarithms
 
     @property
@@ -301,10 +316,13 @@ class Kernel(ABC):
         """Natural logarithms of the bounds of ``theta``, (p, 2)."""
         rows: list[Bounds] = []
         for name in self._free():
+            value = self._value_of(name)
+            bounds = self._bounds_of(name)
             # A hyper-parameter with one number per column has the same bounds for all of them.
-            size = np.size(self._value_of(name))
-            rows.extend([self._bounds_of(name)] * size)
-        return np.log(np.array(rows, dtype=np.float64).reshape(-1, 2))
+            rows.extend([bounds] * np.size(value))
+        numbers = np.array(rows, dtype=np.float64)
+        table = numbers.reshape(-1, 2)  # also where there are none
+        return np.log(table)
 
     def clone_with_theta(self, theta: Any) -> Self:
         """The same kernel with other values of its free hyper-parameters.
@@ -312,18 +330,23 @@ class Kernel(ABC):
         Args:
             theta: Their natural logarithms, (p,).
         """
-        logarithms = as_vector(theta, "theta", len(self.theta))
+        size = len(self.theta)
+        logarithms = as_vector(theta, "theta", size)
         changes = self._changes(logarithms)
-        return cast(Self, dataclasses.replace(cast(Any, self), **changes))
+        record = cast(Any, self)
+        clone = dataclasses.replace(record, **changes)
+        return cast(Self, clone)
 
     def _changes(self, theta: Floats) -> dict[str, Any]:
         """Values of the fields that ``theta`` changes; the kernel's own part of it comes first."""
-        values = iter(np.exp(theta).tolist())
+        numbers = np.exp(theta).tolist()
+        values = iter(numbers)
         changes: dict[str, Any] = {}
         for name in self._free():
             old = self._value_of(name)
             if isinstance(old, tuple):
-                changes[name] = tuple(islice(values, len(old)))
+                count = len(old)
+                changes[name] = tuple(islice(values, count))
             else:
                 changes[name] = next(values)
         return changes
@@ -350,13 +373,16 @@ class Kernel(ABC):
         if low.ndim != 1 or low.shape != high.shape:
             message = f"lower has shape {low.shape} and upper {high.shape}"
             raise ShapeError(f"{message}; give one number per column each")
-        corners = self._select(np.stack([low, high]), "the box")
-        if not np.isfinite(corners).all() or (corners[0] > corners[1]).any():
+        corners = np.stack([low, high])
+        used_corners = self._select(corners, "the box")
+        used_low, used_high = used_corners
+        is_finite = np.isfinite(used_corners).all()
+        if not is_finite or (used_low > used_high).any():
             raise InputError(
-                "every column the kernel looks at needs finite bounds, lower ≤ upper"
+                "every column that the kernel uses needs finite bounds, lower ≤ upper"
             )
         error = as_positive(tolerance, "tolerance")
-        box = Box(corners[0], corners[1], tolerance=error, max_rank=max_rank)
+        box = Box(used_low, used_high, tolerance=error, max_rank=max_rank)
         form = self._features(box)
         if form is None or form.rank > max_rank:
             return None
@@ -389,7 +415,8 @@ class Kernel(ABC):
         Args:
             tolerance: Largest error of a kernel value, relative to its variance.
         """
-        form = self._state_space(as_positive(tolerance, "tolerance"))
+        error = as_positive(tolerance, "tolerance")
+        form = self._state_space(error)
         if form is None:
             raise InputError(
                 f"{self!r:.80} cannot be followed through time; use Temporal, Periodic, Constant, "
@@ -408,7 +435,8 @@ class Kernel(ABC):
         """
         from .scikit_learn import wrapper_class
 
-        return wrapper_class()(self)
+        wrapper = wrapper_class()
+        return wrapper(self)
 
     def __add__(self, other: object) -> Kernel:
         return cast(Kernel, _sum(self, other))
@@ -421,6 +449,24 @@ class Kernel(ABC):
 
     def __rmul__(self, other: object) -> Kernel:
         return cast(Kernel, _product(other, self))
+
+
+def _is_plain(X: Any) -> bool:
+    """Whether this is an array of rows that needs no check."""
+    if type(X) is not np.ndarray:
+        return False
+    return X.dtype == np.float64 and X.ndim == 2
+
+
+def _check_shapes(rows: Floats, others: Floats, weights: Floats) -> None:
+    """Refuse anything but (n, d), (m, d) and (n, m)."""
+    same_width = rows.shape[1] == others.shape[1]
+    entries = (len(rows), len(others))
+    if same_width and weights.shape == entries:
+        return
+    shapes = f"Y {others.shape} and weights {weights.shape}"
+    message = f"X has shape {rows.shape}, {shapes}"
+    raise ShapeError(f"{message}; they must be (n, d), (m, d) and (n, m)")
 
 
 def _sum(left: object, right: object) -> Any:
@@ -446,19 +492,23 @@ def _is_number(value: object) -> bool:
 def _scale(kernel: Covariance, factor: Any) -> Any:
     from .scaling import Scale
 
-    return Scale(kernel=kernel, factor=float(factor), factor_bounds=FIXED)
+    number = float(factor)
+    return Scale(kernel=kernel, factor=number, factor_bounds=FIXED)
 
 
 def _join(left: object, right: object, kind: type[Any]) -> Any:
     """A sum or product of two kernels; sums of sums and products of products are flat."""
-    if not (isinstance(left, Covariance) and isinstance(right, Covariance)):
+    if not isinstance(left, Covariance):
         return NotImplemented
-    left_parts = left.kernels if isinstance(left, kind) else (left,)
-    right_parts = right.kernels if isinstance(right, kind) else (right,)
-    return kind(kernels=(*left_parts, *right_parts))
-
-
-# --- checks of fields, shared by the kernels ---------------------------------------------
+    if not isinstance(right, Covariance):
+        return NotImplemented
+    parts: list[Covariance] = []
+    for side in (left, right):
+        if isinstance(side, kind):
+            parts.extend(side.kernels)
+        else:
+            parts.append(side)
+    return kind(kernels=tuple(parts))
 
 
 def as_covariance(kernel: Any, name: str) -> Covariance:
@@ -474,74 +524,3 @@ def as_covariance(kernel: Any, name: str) -> Covariance:
             'SquaredExponential(lengthscale=0.2) has; build("kernel", spec) makes one from a spec'
         )
     return kernel
-
-
-def set_positive(
-    kernel: Kernel, *names: str, per_column: Sequence[str] = (), or_zero: bool = False
-) -> None:
-    """Check hyper-parameters and their bounds.
-
-    Args:
-        kernel: The kernel, in its ``__post_init__``.
-        *names: Names of its hyper-parameters.
-        per_column: Those that may have one number per column.
-        or_zero: Whether 0 is allowed.
-    """
-    for name in names:
-        value = getattr(kernel, name)
-        label = f"{type(kernel).__name__}.{name}"
-        if or_zero and as_number(value, label, 0.0) == 0.0:
-            checked: Any = 0.0
-        elif name in per_column and is_listed(value):
-            checked = _as_scales(value, label)
-        else:
-            checked = as_scale(value, label)
-        object.__setattr__(kernel, name, checked)
-        set_bounds(kernel, f"{name}_bounds")
-
-
-def _as_scales(values: Any, label: str) -> tuple[float, ...]:
-    if len(values) == 0:
-        raise ShapeError(f"{label} is empty; give a number, or one per column")
-    return tuple(as_scale(value, f"{label}[{i}]") for i, value in enumerate(values))
-
-
-def set_bounds(kernel: Kernel, name: str) -> None:
-    """Check a field of bounds: 0 < lower ≤ upper, or ``"fixed"``.
-
-    Args:
-        kernel: The kernel, in its ``__post_init__``.
-        name: Name of the field.
-    """
-    value = getattr(kernel, name)
-    label = f"{type(kernel).__name__}.{name}"
-    if isinstance(value, str) and value == FIXED:
-        return
-    if not is_listed(value) or len(value) != 2:
-        raise InputError(f"{label} is {value!r:.60}; give (lower, upper) or 'fixed'")
-    lower = as_scale(value[0], f"{label}[0]")
-    upper = as_scale(value[1], f"{label}[1]")
-    if lower > upper:
-        raise InputError(
-            f"{label} is ({lower:g}, {upper:g}); the lower one comes first"
-        )
-    object.__setattr__(kernel, name, (lower, upper))
-
-
-def set_columns(kernel: Kernel) -> None:
-    """Check the field ``columns``.
-
-    Args:
-        kernel: The kernel, in its ``__post_init__``.
-    """
-    value: Any = kernel.columns
-    if value is None:
-        return
-    label = f"{type(kernel).__name__}.columns"
-    columns = tuple(value) if is_listed(value) else (value,)
-    if not columns:
-        raise InputError(f"{label} is empty; name at least one column")
-    checked = tuple(as_count(column, label, 0) for column in columns)
-    if len(set(checked)) != len(checked):
-        raise InputError(f"{label} names a column twice: {list(checked)}")
-    object.__setattr__(kernel, "columns", checked)

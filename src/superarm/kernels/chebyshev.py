@@ -43,6 +43,14 @@ class _Pairing(NamedTuple):
     following: Ints  # (r,), rows of the next factor
 
 
+class _Combination(NamedTuple):
+    """The features of all dimensions together."""
+
+    pairings: list[_Pairing]  # d − 1
+    suprema: Floats  # (r,)
+    dropped: float  # sum of all dropped suprema
+
+
 def gaussian_features(
     box: Box, lengthscales: Floats, variance: float
 ) -> FeatureMap | None:
@@ -61,53 +69,90 @@ def gaussian_features(
     lower, upper, tolerance, max_rank = box
     dimensions = len(lower)
     budget = max(tolerance / variance, _LEAST_BUDGET)
-    reach = (upper - lower) / (2.0 * lengthscales)
+    widths = upper - lower
+    reaches = (widths / (2.0 * lengthscales)).tolist()
     # A truncated product differs by at most the sum of the factors' errors (each ≤ 1 + error).
     share = 0.1 * budget / dimensions
-    count = _node_count(float(reach.max()), share, max_rank)
+    count = _node_count(max(reaches), share, max_rank)
     if count is None:
         return None
-    interpolation = sum(_interpolation_error(float(c), count) for c in reach)
-    nodes = _Nodes(count)
-    factors: list[_Factor] = []
-    dropped = 0.0
-    for c in reach:
-        factor = nodes.factor(float(c))
-        keep, lost = truncate(factor.suprema, share)
-        dropped += lost
-        factors.append(_Factor(factor.weights[keep], factor.suprema[keep]))
-    pairings: list[_Pairing] = []
-    combined = factors[0].suprema
-    for j in range(1, dimensions):
-        following = factors[j].suprema
-        pairs = np.multiply.outer(combined, following).ravel()
-        if not pairs_fit(len(pairs), max_rank):
-            return None
-        is_last = j == dimensions - 1
-        allowed = budget - dropped - interpolation if is_last else share
-        keep, lost = truncate(pairs, max(allowed, 0.0))
-        dropped += lost
-        if len(keep) > max_rank:
-            return None
-        keep = np.sort(keep)  # neighbours then share their left factor
-        pairings.append(_Pairing(*np.divmod(keep, len(following))))
-        combined = pairs[keep]
+    interpolation = sum(_interpolation_error(reach, count) for reach in reaches)
+    factors, dropped = _truncated_factors(reaches, count, share)
+    product = _combine(factors, budget, interpolation, dropped, share, max_rank)
+    if product is None:
+        return None
     weights = [factor.weights for factor in factors]
     weights[0] *= math.sqrt(variance)
-    proven = (dropped + interpolation) * (1.0 + 10.0 * budget)
+    margin = 1.0 + 10.0 * budget
+    proven = (product.dropped + interpolation) * margin
     rounding = _ROUNDING * EPSILON * dimensions * count
-    centre = 0.5 * (lower + upper)
-    inverse = _inverse_half_widths(lower, upper)
+    centre = 0.5 * (lower + upper)[:, None]
+    inverse = _inverse_half_widths(lower, upper)[:, None]
+    pairings = product.pairings
     return FeatureMap(
-        suprema=combined * variance,
+        suprema=product.suprema * variance,
         largest=variance * (1.0 + budget),
         error=variance * (proven + rounding),
         lower=lower.copy(),
         upper=upper.copy(),
-        evaluate=partial(
-            _product, centre[:, None], inverse[:, None], count, weights, pairings
-        ),
+        evaluate=partial(_product, centre, inverse, count, weights, pairings),
     )
+
+
+def _truncated_factors(
+    reaches: list[float], count: int, share: float
+) -> tuple[list[_Factor], float]:
+    """The features of every dimension, and the sum of the suprema that were dropped."""
+    nodes = _Nodes(count)
+    factors: list[_Factor] = []
+    dropped = 0.0
+    for reach in reaches:
+        weights, suprema = nodes.factor(reach)
+        positions, lost = truncate(suprema, share)
+        dropped += lost
+        factor = _Factor(weights[positions], suprema[positions])
+        factors.append(factor)
+    return factors, dropped
+
+
+def _combine(
+    factors: list[_Factor],
+    budget: float,
+    interpolation: float,
+    dropped: float,
+    share: float,
+    max_rank: int,
+) -> _Combination | None:
+    """Products of the factors, truncated after each; ``None`` if there are too many.
+
+    Args:
+        factors: The features of every dimension.
+        budget: Largest error of all steps together.
+        interpolation: Error of the interpolation.
+        dropped: Error of truncating the factors.
+        share: Largest error of one truncation; the last one may use the remaining budget.
+        max_rank: Largest number of products.
+    """
+    last = len(factors) - 1
+    pairings: list[_Pairing] = []
+    suprema = factors[0].suprema
+    for j in range(1, len(factors)):
+        following = factors[j].suprema
+        pairs = np.multiply.outer(suprema, following).ravel()
+        if not pairs_fit(len(pairs), max_rank):
+            return None
+        allowed = share
+        if j == last:
+            allowed = budget - dropped - interpolation
+        positions, lost = truncate(pairs, max(allowed, 0.0))
+        dropped += lost
+        if len(positions) > max_rank:
+            return None
+        positions = np.sort(positions)  # neighbours then share their left factor
+        previous_rows, following_rows = np.divmod(positions, len(following))
+        pairings.append(_Pairing(previous_rows, following_rows))
+        suprema = pairs[positions]
+    return _Combination(pairings, suprema, dropped)
 
 
 class _Nodes:
@@ -122,27 +167,35 @@ class _Nodes:
         self._nodes = np.cos(angles)
         # (g, g), ℓ(x) = transformᵀ T(x); from the angles, since T_k of a rounded node near ±1
         # loses k² ε.
-        multiples = np.multiply.outer(np.arange(count), angles)
+        degrees = np.arange(count)
+        multiples = np.multiply.outer(degrees, angles)
         self._transform = np.cos(multiples) * (2.0 / count)
         self._transform[0] *= 0.5
-        grid = np.cos(_node_angles(_FINE * count))
-        self._polynomials = _chebyshev(grid, count)  # (g, 8 g)
+        fine_angles = _node_angles(_FINE * count)
+        fine_nodes = np.cos(fine_angles)
+        self._polynomials = _chebyshev(fine_nodes, count)  # (g, 8 g)
         half_angle = math.pi / (2.0 * _FINE)
         self._margin = 1.0 / math.cos(half_angle) ** 2
 
     def factor(self, reach: float) -> _Factor:
         """All features of exp(−c²(s − t)²/2) on [−1, 1]², c the ``reach``."""
         differences = np.subtract.outer(self._nodes, self._nodes)
-        values, vectors = np.linalg.eigh(np.exp(-0.5 * (reach * differences) ** 2))
-        roots = vectors * np.sqrt(np.maximum(values, 0.0))
+        distances = reach * differences
+        K = np.exp(-0.5 * distances**2)  # K_GG
+        eigenvalues, vectors = np.linalg.eigh(K)
+        # Only rounding makes an eigenvalue negative.
+        eigenvalues = np.maximum(eigenvalues, 0.0)
+        roots = vectors * np.sqrt(eigenvalues)
         weights = (self._transform @ roots).T  # (g, g), φ = weights @ T
-        squares = np.square(weights @ self._polynomials)
-        return _Factor(weights, self._margin * squares.max(axis=1))
+        features = weights @ self._polynomials  # (g, 8 g)
+        largest = np.square(features).max(axis=1)
+        return _Factor(weights, self._margin * largest)
 
 
 def _node_angles(count: int) -> Floats:
     """The angles whose cosines are Chebyshev nodes, (count,)."""
-    return np.asarray(np.pi * (np.arange(count) + 0.5) / count)
+    halves = np.arange(count) + 0.5
+    return np.asarray(np.pi * halves / count)
 
 
 def _inverse_half_widths(lower: Floats, upper: Floats) -> Floats:
@@ -151,8 +204,9 @@ def _inverse_half_widths(lower: Floats, upper: Floats) -> Floats:
     Such a column is at the centre of any interval.
     """
     varies = upper > lower
-    widths = np.where(varies, upper - lower, 1.0)
-    return np.where(varies, 2.0 / widths, 0.0)
+    widths = upper - lower
+    divisors = np.where(varies, widths, 1.0)
+    return np.where(varies, 2.0 / divisors, 0.0)
 
 
 def _product(
@@ -167,9 +221,10 @@ def _product(
     points *= inverse
     T = _chebyshev(points, count)  # (g, d, n)
     rows = weights[0] @ T[:, 0]
-    for j, (previous, following) in enumerate(pairings, start=1):
-        rows = rows.take(previous, axis=0)
-        rows *= (weights[j] @ T[:, j]).take(following, axis=0)
+    for j, pairing in enumerate(pairings, start=1):
+        factor = weights[j] @ T[:, j]  # (r_j, n)
+        rows = rows.take(pairing.previous, axis=0)
+        rows *= factor.take(pairing.following, axis=0)
     return rows
 
 
@@ -185,7 +240,12 @@ class _Ellipses(NamedTuple):
 def _ellipses() -> _Ellipses:
     rho = 1.0 + np.geomspace(1e-2, 1e4, 400)
     half_axis = 0.5 * (rho - 1.0 / rho)
-    return _Ellipses(half_axis**2, np.log(rho), math.log(4.0) - np.log(rho - 1.0))
+    constants = math.log(4.0) - np.log(rho - 1.0)
+    return _Ellipses(
+        squares=half_axis**2,
+        logarithms=np.log(rho),
+        constants=constants,
+    )
 
 
 def _interpolation_error(reach: float, count: int) -> float:
@@ -200,9 +260,12 @@ def _interpolation_error(reach: float, count: int) -> float:
         return 0.0
     squares, logarithms, constants = _ellipses()
     growth = (0.5 * reach * reach) * squares
-    bounds = constants + growth - (count - 1) * logarithms
-    smallest = math.exp(min(float(bounds.min()), 700.0))  # exp(710) overflows
-    return smallest * (2.0 + 2.0 / math.pi * math.log(count))
+    decay = (count - 1) * logarithms
+    log_bounds = constants + growth - decay
+    smallest = float(log_bounds.min())
+    bound = math.exp(min(smallest, 700.0))  # exp(710) overflows
+    lebesgue = 2.0 / math.pi * math.log(count)  # its constant, less 1
+    return bound * (2.0 + lebesgue)
 
 
 def _node_count(reach: float, tolerance: float, limit: int) -> int | None:
@@ -229,18 +292,23 @@ def _chebyshev(points: Floats, count: int) -> Floats:
     T_k(cos θ) = cos kθ is the real part of z^k with z = e^{iθ}. Since |z| = 1, doubling the degree,
     z^{m+k} = z^m z^k, loses only k ε; the shorter T_{m+k} = 2 T_m T_k − T_{m−k} would lose k² ε.
     """
-    powers = np.empty((max(count, 2), *points.shape), dtype=np.complex128)  # z^k
+    shape = (max(count, 2), *points.shape)
+    powers = np.empty(shape, dtype=np.complex128)  # z^k
     powers[0] = 1.0
     z = powers[1]
     z.real = points
     # (1 − t)(1 + t) keeps the relative precision of sin² θ at the ends.
-    squared_sine = np.maximum((1.0 - points) * (1.0 + points), 0.0)
+    squared_sine = (1.0 - points) * (1.0 + points)
+    squared_sine = np.maximum(squared_sine, 0.0)
     np.sqrt(squared_sine, out=z.imag)
     degree = 1
-    while degree < count - 1:
-        size = min(degree, count - 1 - degree)
+    last = count - 1
+    while degree < last:
+        size = min(degree, last - degree)
+        following = degree + 1
         low_powers = powers[1 : size + 1]
-        next_powers = powers[degree + 1 : degree + 1 + size]
+        next_powers = powers[following : following + size]
         np.multiply(low_powers, powers[degree], out=next_powers)
         degree += size
-    return np.ascontiguousarray(powers[:count].real)
+    polynomials = powers[:count].real
+    return np.ascontiguousarray(polynomials)

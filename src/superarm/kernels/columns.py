@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from superarm.core import Floats
 from superarm.core.registry import register
 
-from .base import CovarianceGradient, set_columns
+from .base import CovarianceGradient
+from .checks import set_columns
 from .composite import Wrapper
 from .features import Box, FeatureMap
 from .parts import (
@@ -39,7 +40,8 @@ class Columns(Wrapper):
     def forgetting(self, column: int) -> float | None:
         if column not in self.columns:
             return 0.0
-        return forgetting_of(self.kernel, self.columns.index(column))
+        position = self.columns.index(column)
+        return forgetting_of(self.kernel, position)
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         return writable_covariance(self.kernel, X, Y)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -33,13 +33,15 @@ class Composite(Kernel):
 
     @property
     def theta(self) -> Floats:
-        of_parts = [theta_of(part) for part in self._parts]
-        return np.concatenate([super().theta, *of_parts])
+        own_theta = super().theta
+        part_thetas = [theta_of(part) for part in self._parts]
+        return np.concatenate([own_theta, *part_thetas])
 
     @property
     def bounds(self) -> Floats:
-        of_parts = [bounds_of(part) for part in self._parts]
-        return np.concatenate([super().bounds, *of_parts])
+        own_bounds = super().bounds
+        part_bounds = [bounds_of(part) for part in self._parts]
+        return np.concatenate([own_bounds, *part_bounds])
 
     def _changes(self, theta: Floats) -> dict[str, Any]:
         parts: list[Covariance] = []
@@ -47,12 +49,15 @@ class Composite(Kernel):
         for part in self._parts:
             stop = start + len(theta_of(part))
             if isinstance(part, TunableCovariance):
-                clone = cast(Any, part).clone_with_theta(theta[start:stop])
+                tunable: Any = part
+                clone = tunable.clone_with_theta(theta[start:stop])
                 parts.append(clone)
             else:
                 parts.append(part)
             start = stop
-        return {**super()._changes(theta), **self._with_parts(tuple(parts))}
+        changes = super()._changes(theta)
+        changes.update(self._with_parts(tuple(parts)))
+        return changes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,9 +129,11 @@ class Combination(Composite):
         """The forgetting of the combination, from that of every part."""
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
-        K = writable_covariance(self.kernels[0], X, Y)
-        for part in self.kernels[1:]:
-            self._join(K, part(X, Y), out=K)
+        first, *others = self.kernels
+        K = writable_covariance(first, X, Y)
+        for part in others:
+            part_covariance = part(X, Y)
+            self._join(K, part_covariance, out=K)
         return K
 
     def _diagonal(self, X: Floats) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +10,8 @@ import numpy as np
 from superarm.core import Floats
 from superarm.core.registry import register
 
-from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_positive
+from .base import DEFAULT_BOUNDS, Bounds, Gradients, Kernel
+from .checks import set_positive
 from .features import Box, FeatureMap, monomial_features
 from .state_space import StateSpace, exponential_decay
 
@@ -44,7 +44,7 @@ class Constant(Kernel):
     def _diagonal(self, X: Floats) -> Floats:
         return np.full(len(X), self.variance)
 
-    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+    def _gradients(self, X: Floats, K: Floats) -> Gradients:
         return {"variance": [K]}
 
     def _input_gradient(

@@ -41,8 +41,9 @@ def scaled_squared_distances(
     cdist = _cdist()
     other = X if Y is None else Y
     if isinstance(lengthscale, tuple):
-        weights = 1.0 / np.square(np.array(lengthscale))
-        return _clip(cdist(X, other, "sqeuclidean", w=weights))
+        squares = np.square(np.array(lengthscale))
+        q = cdist(X, other, "sqeuclidean", w=1.0 / squares)
+        return _clip(q)
     q = cdist(X, other, "sqeuclidean")
     if lengthscale != 1.0:
         q *= 1.0 / lengthscale**2
@@ -72,12 +73,13 @@ def near_exponent(X: Floats, Y: Floats, lengthscale: Lengthscale) -> Floats | No
     is a single product. Cancellation costs about ε·(|x|² + |y|²), hence the limit. Unlike a distance,
     the result is never rooted, so a rounding error of +ε does no harm.
     """
-    width = X.shape[1]
-    if len(X) == 0 or len(Y) == 0 or width == 0:
+    n, width = X.shape
+    m = len(Y)
+    if n == 0 or m == 0 or width == 0:
         return None
     # Rows of the factors: coordinates, then |x|²/2 and 1 on the left, 1 and |y|²/2 on the right.
-    left = np.empty((width + 2, len(X)))
-    right = np.empty((width + 2, len(Y)))
+    left = np.empty((width + 2, n))
+    right = np.empty((width + 2, m))
     x = left[:width]
     y = right[:width]
     x_squares = left[width]
@@ -85,7 +87,8 @@ def near_exponent(X: Floats, Y: Floats, lengthscale: Lengthscale) -> Floats | No
     x[...] = X.T
     y[...] = Y.T
     centre = x.mean(axis=1, keepdims=True)
-    inverse = 1.0 / np.array(lengthscale).reshape(-1, 1)
+    scales = np.array(lengthscale).reshape(-1, 1)
+    inverse = 1.0 / scales
     x -= centre
     x *= inverse
     y -= centre

@@ -17,6 +17,7 @@ exact, and n T b operations after one decomposition of K.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,8 +87,6 @@ def fit_drift(
     >>> round(fit.epsilon, 2)
     0.12
     """
-    from scipy.optimize import minimize_scalar
-
     likelihood = _Likelihood(covariance, readings, noise_variance, times)
     low, high = (as_positive(bound, "bounds") for bound in bounds)
     if not low < high < 1.0:
@@ -96,25 +95,44 @@ def fit_drift(
         )
 
     def loss(log_epsilon: float) -> float:
-        return -likelihood(math.exp(log_epsilon))
+        epsilon = math.exp(log_epsilon)
+        return -likelihood(epsilon)
 
-    # The likelihood may have a second, lower maximum: search around the best of a coarse grid.
-    grid = np.linspace(math.log(low), math.log(high), _GRID)
-    place = int(np.argmin([loss(float(point)) for point in grid]))
-    around = grid[max(place - 1, 0)], grid[min(place + 1, len(grid) - 1)]
-    search = minimize_scalar(
-        loss, bounds=around, method="bounded", options={"xatol": 1e-6}
-    )
-    best = float(search.x)
+    log_low = math.log(low)
+    log_high = math.log(high)
+    best = _least_point(loss, np.linspace(log_low, log_high, _GRID))
     least = loss(best)
-    curvature = (loss(best - _STEP) - 2.0 * least + loss(best + _STEP)) / _STEP**2
-    inside = grid[0] + _STEP < best < grid[-1] - _STEP
     half_width = math.inf
-    if inside and curvature > 0.0:
-        half_width = _QUANTILE / math.sqrt(curvature)
+    if log_low + _STEP < best < log_high - _STEP:
+        before = loss(best - _STEP)
+        after = loss(best + _STEP)
+        curvature = (before - 2.0 * least + after) / _STEP**2
+        if curvature > 0.0:
+            half_width = _QUANTILE / math.sqrt(curvature)
     lower = max(low, math.exp(best - half_width))
-    upper = min(high, math.exp(min(best + half_width, 0.0)))
-    return DriftFit(math.exp(best), (lower, upper), -least)
+    log_upper = min(best + half_width, 0.0)
+    upper = min(high, math.exp(log_upper))
+    return DriftFit(
+        epsilon=math.exp(best),
+        interval=(lower, upper),
+        log_likelihood=-least,
+    )
+
+
+def _least_point(loss: Callable[[float], float], grid: Floats) -> float:
+    """Where the loss is least: it may have a second minimum, so the best of a grid comes first."""
+    from scipy.optimize import minimize_scalar
+
+    losses = [loss(float(point)) for point in grid]
+    best = int(np.argmin(losses))
+    last = len(grid) - 1
+    lower = grid[max(best - 1, 0)]
+    upper = grid[min(best + 1, last)]
+    options: Any = {"xatol": 1e-6}
+    search = minimize_scalar(
+        loss, bounds=(lower, upper), method="bounded", options=options
+    )
+    return float(search.x)
 
 
 class _Likelihood:
@@ -131,34 +149,43 @@ class _Likelihood:
         blocks = _as_blocks(readings, len(K))  # b times (T, n)
         self._noise = as_positive(noise_variance, "noise_variance")
         steps = len(blocks[0])
-        moments: Any = range(steps) if times is None else times
-        self._gaps = np.diff(as_vector(moments, "times", steps))  # (T − 1,)
+        if times is None:
+            times = range(steps)
+        checked_times = as_vector(times, "times", steps)
+        self._gaps = np.diff(checked_times)  # (T − 1,)
         if (self._gaps <= 0.0).any():
             raise InputError("times must rise from one to the next")
         eigenvalues, U = np.linalg.eigh(K)
         # Only rounding makes an eigenvalue negative.
         self._variance = np.maximum(eigenvalues, 0.0)  # λ, (n,)
-        self._series = np.moveaxis(np.stack(blocks) @ U, 1, 0)  # z, (T, b, n)
+        Y = np.stack(blocks)  # (b, T, n)
+        self._series = np.moveaxis(Y @ U, 1, 0)  # z, (T, b, n)
 
     def __call__(self, epsilon: float) -> float:
         """log p in nats, by a Kalman filter."""
         noise = self._noise
+        prior_variance = self._variance
         factors = (1.0 - epsilon) ** (self._gaps / 2.0)
         rhos = np.append(factors, 1.0).tolist()  # nothing follows the last step
         mean = np.zeros(self._series.shape[1:])  # (b, n)
-        p = self._variance  # variance of the state, (n,)
+        p = prior_variance  # variance of the state, (n,)
         total = 0.0
         for z, rho in zip(self._series, rhos, strict=True):
             spread = p + noise
             residual = z - mean
-            log_determinant = len(z) * float(np.log(spread).sum())
-            squares = float((residual * residual / spread).sum())
-            total += log_determinant + squares
-            mean = rho * (mean + p / spread * residual)
+            logarithms = np.log(spread)
+            log_determinant = len(z) * float(logarithms.sum())
+            squares = residual * residual / spread
+            total += log_determinant + float(squares.sum())
+            # Update by the reading, then fade by ρ until the next one.
+            gain = p / spread
+            mean = rho * (mean + gain * residual)
             posterior = p * noise / spread
             remaining = rho * rho
-            p = remaining * posterior + (1.0 - remaining) * self._variance
-        return -0.5 * (total + int(self._series.size) * math.log(2.0 * math.pi))
+            p = remaining * posterior + (1.0 - remaining) * prior_variance
+        numbers = int(self._series.size)
+        constant = numbers * math.log(2.0 * math.pi)
+        return -0.5 * (total + constant)
 
 
 def _as_blocks(readings: Any, n: int) -> list[Floats]:

@@ -14,9 +14,8 @@ from superarm.core.registry import register
 from .features import Box, FeatureMap, table_features
 from .single_column import SingleColumn
 
-_SLACK = (
-    1e-8  # allowed error of symmetry and of eigenvalues, relative to the largest entry
-)
+# Allowed error of symmetry and of eigenvalues, relative to the largest entry.
+_SLACK = 1e-8
 
 
 @register("kernel", "empirical")
@@ -37,14 +36,17 @@ class Empirical(SingleColumn):
 
     def __post_init__(self) -> None:
         matrix = as_features(self.covariance, "Empirical.covariance")
-        if matrix.shape[0] != matrix.shape[1] or len(matrix) == 0:
+        rows, columns = matrix.shape
+        if rows != columns or rows == 0:
             raise ShapeError(
                 f"Empirical.covariance has shape {matrix.shape}; it must be square"
             )
-        slack = _SLACK * float(np.abs(matrix).max())
+        sizes = np.abs(matrix)
+        slack = _SLACK * float(sizes.max())
         _require_symmetric(matrix, slack)
         matrix = 0.5 * (matrix + matrix.T)
-        smallest = float(np.linalg.eigvalsh(matrix)[0])
+        eigenvalues = np.linalg.eigvalsh(matrix)  # rising
+        smallest = float(eigenvalues[0])
         if smallest < -slack:
             raise NotPositiveDefiniteError(
                 f"Empirical.covariance has the eigenvalue {smallest:.3g}, so it is not a covariance; "
@@ -55,34 +57,40 @@ class Empirical(SingleColumn):
         super().__post_init__()
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Empirical) or self.column != other.column:
+        if not isinstance(other, Empirical):
+            return False
+        if self.column != other.column:
             return False
         return np.array_equal(self.covariance, other.covariance)
 
     def __hash__(self) -> int:
-        return hash((self.column, self.covariance.tobytes()))
+        content = self.covariance.tobytes()
+        return hash((self.column, content))
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         rows = self._ids(X)
         columns = rows if Y is None else self._ids(Y)
-        return self.covariance[np.ix_(rows, columns)]
+        entries = np.ix_(rows, columns)
+        return self.covariance[entries]
 
     def _diagonal(self, X: Floats) -> Floats:
         ids = self._ids(X)
         return self.covariance[ids, ids]
 
     def _ids(self, X: Floats) -> Ints:
+        numbers = X[:, 0]
         count = len(self.covariance)
-        return as_numbers(X[:, 0], count, "the ids of this table", self.column)
+        return as_numbers(numbers, count, "the ids of this table", self.column)
 
     def _features(self, box: Box) -> FeatureMap | None:
         return table_features(box, self.covariance)
 
 
 def _require_symmetric(matrix: Floats, slack: float) -> None:
-    gap = np.abs(matrix - matrix.T)
-    if gap.max() <= slack:
+    gaps = np.abs(matrix - matrix.T)
+    if gaps.max() <= slack:
         return
-    i, j = divmod(int(gap.argmax()), len(matrix))
+    worst = int(gaps.argmax())
+    i, j = divmod(worst, len(matrix))
     values = f"[{i}, {j}] is {matrix[i, j]:g} but [{j}, {i}] is {matrix[j, i]:g}"
     raise InputError(f"Empirical.covariance is not symmetric: {values}")

@@ -88,10 +88,9 @@ class FeatureMap:
             X: Points in the box, (n, d).
         """
         points = np.asarray(X, dtype=np.float64)
-        if points.ndim != 2 or points.shape[1] != len(self.lower):
-            raise ShapeError(
-                f"X has shape {points.shape}; it must be (n, {len(self.lower)})"
-            )
+        width = len(self.lower)
+        if points.ndim != 2 or points.shape[1] != width:
+            raise ShapeError(f"X has shape {points.shape}; it must be (n, {width})")
         columns = np.ascontiguousarray(points.T)
         above = columns >= self.lower[:, None]
         below = columns <= self.upper[:, None]
@@ -103,7 +102,8 @@ class FeatureMap:
                 f"[{self.lower[column]!r}, {self.upper[column]!r}] that the features were made for; "
                 "make them for a larger box"
             )
-        return np.ascontiguousarray(self.evaluate(columns).T)
+        rows = self.evaluate(columns)  # (rank, n)
+        return np.ascontiguousarray(rows.T)
 
     def covers(self, X: Floats) -> bool:
         """Whether every point lies in the box.
@@ -111,7 +111,9 @@ class FeatureMap:
         Args:
             X: Points, (n, d).
         """
-        return bool((self.lower <= X).all() and (self.upper >= X).all())
+        if not (self.lower <= X).all():
+            return False
+        return bool((self.upper >= X).all())
 
     def on_columns(
         self, columns: Sequence[int], lower: Floats, upper: Floats
@@ -133,12 +135,13 @@ class FeatureMap:
         Args:
             factor: What the kernel is multiplied by, above 0.
         """
+        evaluate = partial(_scaled, self.evaluate, math.sqrt(factor))
         return replace(
             self,
             suprema=self.suprema * factor,
             largest=self.largest * factor,
             error=self.error * factor,
-            evaluate=partial(_scaled, self.evaluate, math.sqrt(factor)),
+            evaluate=evaluate,
         )
 
 
@@ -160,10 +163,14 @@ class Truncation(NamedTuple):
 def truncate(suprema: Floats, budget: float) -> Truncation:
     """Drops the smallest suprema while their sum is at most ``budget``; at least one remains."""
     order = np.argsort(-suprema, kind="stable")
-    tail = np.cumsum(suprema[order][::-1])  # sums of the smallest suprema
-    count = min(int(np.searchsorted(tail, budget, side="right")), len(order) - 1)
-    dropped = float(tail[count - 1]) if count else 0.0
-    return Truncation(order[: len(order) - count], dropped)
+    rising = suprema[order][::-1]
+    sums = np.cumsum(rising)  # of the smallest suprema
+    affordable = int(np.searchsorted(sums, budget, side="right"))
+    count = min(affordable, len(order) - 1)
+    if count == 0:
+        return Truncation(order, 0.0)
+    dropped = float(sums[count - 1])
+    return Truncation(order[:-count], dropped)
 
 
 def pairs_fit(count: int, max_rank: int) -> bool:
@@ -180,31 +187,42 @@ def monomial_features(
     """Features of variance·(x·y + bias)^degree: √(variance · multinomial · bias^{a_0}) x^a."""
     has_bias = bias > 0.0
     slots = len(box.lower) + int(has_bias)
-    if math.comb(slots + degree - 1, degree) > box.max_rank:
+    rank = math.comb(slots + degree - 1, degree)
+    if rank > box.max_rank:
         return None
     powers = _exponents(slots, degree)  # (r, slots)
     numerator = variance * math.factorial(degree)
-    weights = np.array([numerator / _factorials(row) for row in powers])  # (r,)
+    denominators = [_factorials(row) for row in powers]
+    weights = numerator / np.array(denominators, dtype=np.float64)  # (r,)
     if has_bias:
-        weights *= bias ** powers[:, -1]
+        bias_powers = powers[:, -1]
+        weights *= bias**bias_powers
         powers = powers[:, :-1]
-    extent = np.maximum(np.abs(box.lower), np.abs(box.upper))
-    largest = variance * (float(extent @ extent) + bias) ** degree
+    lower_extent = np.abs(box.lower)
+    upper_extent = np.abs(box.upper)
+    extent = np.maximum(lower_extent, upper_extent)
+    squared_extent = float(extent @ extent)
+    largest = variance * (squared_extent + bias) ** degree
+    column_squares = extent ** (2 * powers)
+    squares = np.prod(column_squares, axis=1)  # largest (x^a)²
+    roots = np.sqrt(weights)[:, None]
     return FeatureMap(
-        suprema=weights * np.prod(extent ** (2 * powers), axis=1),
+        suprema=weights * squares,
         largest=largest,
         error=_ROUNDING * EPSILON * max(degree, 1) * largest,
         lower=box.lower.copy(),
         upper=box.upper.copy(),
-        evaluate=partial(_monomials, powers, np.sqrt(weights)[:, None], degree),
+        evaluate=partial(_monomials, powers, roots, degree),
     )
 
 
 def _exponents(slots: int, degree: int) -> Ints:
     """Every way to write the degree as an ordered sum of integers ≥ 0, one for each slot."""
-    factors = list(combinations_with_replacement(range(slots), degree))
-    slot_of_factor = np.array(factors, dtype=np.intp)  # (r, degree)
-    counts: Ints = (slot_of_factor[:, :, None] == np.arange(slots)).sum(axis=1)
+    choices = list(combinations_with_replacement(range(slots), degree))
+    slot_of_factor = np.array(choices, dtype=np.intp)  # (r, degree)
+    all_slots = np.arange(slots)
+    is_in_slot = slot_of_factor[:, :, None] == all_slots  # (r, degree, slots)
+    counts: Ints = is_in_slot.sum(axis=1)
     return counts
 
 
@@ -214,38 +232,47 @@ def _factorials(exponents: Ints) -> int:
 
 def _monomials(powers: Ints, roots: Floats, degree: int, columns: Floats) -> Floats:
     """``powers`` (r, d), ``roots`` (r, 1)."""
-    table = columns ** np.arange(degree + 1)[:, None, None]  # (degree + 1, d, n)
-    rows = np.repeat(roots, columns.shape[1], axis=1)
-    for j in range(columns.shape[0]):
-        rows *= table[powers[:, j], j]
+    dimensions, n = columns.shape
+    degrees = np.arange(degree + 1)
+    table = columns ** degrees[:, None, None]  # (degree + 1, d, n)
+    rows = np.repeat(roots, n, axis=1)
+    for j in range(dimensions):
+        exponents = powers[:, j]
+        rows *= table[exponents, j]
     return rows
 
 
 def table_features(box: Box, covariance: Floats) -> FeatureMap:
     """Features of a covariance matrix over ids, which are in the only column."""
     eigenvalues, vectors = np.linalg.eigh(covariance)
-    keep = eigenvalues > box.tolerance
-    root = vectors[:, keep] * np.sqrt(eigenvalues[keep])
+    is_large = eigenvalues > box.tolerance
+    scales = np.sqrt(eigenvalues[is_large])
+    root = vectors[:, is_large] * scales
     # The spectral norm of what is dropped bounds its every entry.
-    others = np.abs(eigenvalues[~keep])
+    others = np.abs(eigenvalues[~is_large])
     dropped = float(others.max(initial=0.0))
-    largest = float(np.diagonal(covariance).max())
+    variances = np.diagonal(covariance)
+    largest = float(variances.max())
+    rounding = _ROUNDING * EPSILON * largest
+    last_id = len(covariance) - 1.0
     return FeatureMap(
         suprema=np.square(root).max(axis=0),
         largest=largest,
-        error=dropped + _ROUNDING * EPSILON * largest,
+        error=dropped + rounding,
         # There are no ids beyond the table: the features hold on the part of the box that has some.
         lower=np.maximum(box.lower, 0.0),
-        upper=np.minimum(box.upper, len(covariance) - 1.0),
+        upper=np.minimum(box.upper, last_id),
         evaluate=partial(_table_rows, root),
     )
 
 
 def _table_rows(root: Floats, columns: Floats) -> Floats:
-    ids = columns[0].astype(np.intp)
-    if (ids != columns[0]).any():
+    numbers = columns[0]
+    ids = numbers.astype(np.intp)
+    if (ids != numbers).any():
         raise InputError("ids in the column of an Empirical kernel must be integers")
-    return np.asarray(root[ids].T)
+    rows = root[ids]
+    return np.asarray(rows.T)
 
 
 # --- sums and products -------------------------------------------------------------------
@@ -254,9 +281,10 @@ def _table_rows(root: Floats, columns: Floats) -> Floats:
 def sum_features(parts: Sequence[FeatureMap]) -> FeatureMap:
     """Features of a sum: those of the parts, side by side."""
     evaluations = tuple(part.evaluate for part in parts)
+    suprema = [part.suprema for part in parts]
     return replace(
         parts[0],
-        suprema=np.concatenate([part.suprema for part in parts]),
+        suprema=np.concatenate(suprema),
         largest=sum(part.largest for part in parts),
         error=sum(part.error for part in parts),
         evaluate=partial(_side_by_side, evaluations),
@@ -271,18 +299,21 @@ def product_features(left: FeatureMap, right: FeatureMap, budget: float) -> Feat
     left_rows, right_rows = np.divmod(positions, right.rank)
     # |k₁k₂ − h₁h₂| ≤ |k₁ − h₁| |k₂| + |h₁| |k₂ − h₂|
     left_error = left.error * right.largest
-    right_error = (left.largest + left.error) * right.error
+    left_size = left.largest + left.error
+    right_error = left_size * right.error
+    evaluate = partial(_pairs, left.evaluate, right.evaluate, left_rows, right_rows)
     return replace(
         left,
         suprema=pairs[positions],
         largest=left.largest * right.largest,
         error=left_error + right_error + dropped,
-        evaluate=partial(_pairs, left.evaluate, right.evaluate, left_rows, right_rows),
+        evaluate=evaluate,
     )
 
 
 def _side_by_side(parts: tuple[Evaluate, ...], columns: Floats) -> Floats:
-    return np.concatenate([part(columns) for part in parts])
+    blocks = [part(columns) for part in parts]
+    return np.concatenate(blocks)
 
 
 def _pairs(

@@ -17,7 +17,7 @@ Covariance (eq. 134 of Bayesian Analysis of Combinatorial Gaussian Process Bandi
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
@@ -29,7 +29,8 @@ from superarm.core.graphs import Graph, SparseGraph
 from superarm.core.inputs import as_number, as_numbers, as_vector, require_choice
 from superarm.core.registry import HasParameters, has_spec, register
 
-from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
+from .base import DEFAULT_BOUNDS, Bounds, Gradients, Kernel
+from .checks import set_columns, set_positive
 from .graph_powers import DensePower, SparsePower
 
 Normalisation = Literal["mean", "unit", "raw"]
@@ -95,20 +96,21 @@ class GraphMatern(Kernel, HasParameters):
             raise InputError(
                 f"GraphMatern.columns is {self.columns!r}; name the one column that holds node numbers"
             )
-        require_choice(
-            self.normalisation, "GraphMatern.normalisation", ("mean", "unit", "raw")
-        )
+        choices = ("mean", "unit", "raw")
+        require_choice(self.normalisation, "GraphMatern.normalisation", choices)
         as_number(self.cache_megabytes, "GraphMatern.cache_megabytes", 0.0)
-        object.__setattr__(self, "_graph", self._power())
+        power = self._power()
+        object.__setattr__(self, "_graph", power)
 
     def _power(self) -> SparsePower | DensePower:
         """(2ν/κ² I + Δ)^{−ν}, computed when needed."""
         laplacian = _laplacian_of(self.network)
         shift = 2.0 * self.nu / self.kappa**2
-        if self.nu != int(self.nu):
+        whole_nu = int(self.nu)
+        if self.nu != whole_nu:
             return DensePower(laplacian, self.nu, shift)
         cache_bytes = _BYTES_PER_MEGABYTE * self.cache_megabytes
-        return SparsePower(laplacian, int(self.nu), shift, cache_bytes)
+        return SparsePower(laplacian, whole_nu, shift, cache_bytes)
 
     def parameters(self) -> Mapping[str, Any]:
         """All parameters except the cache, which depends on the machine."""
@@ -135,32 +137,38 @@ class GraphMatern(Kernel, HasParameters):
         Args:
             theta: The logarithm of the variance, (1,), or nothing if that is fixed.
         """
-        values = as_vector(theta, "theta", len(self.theta))
+        size = len(self.theta)
+        values = as_vector(theta, "theta", size)
         clone = copy.copy(self)
-        if len(values):
-            object.__setattr__(clone, "variance", float(np.exp(values[0])))
+        if size:
+            variance = float(np.exp(values[0]))
+            object.__setattr__(clone, "variance", variance)
             set_positive(clone, "variance")
         return clone
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         rows = self._nodes(X)
-        columns = rows if Y is None else self._nodes(Y)
-        # Solve for the fewer nodes; K is symmetric.
-        swapped = len(columns) < len(rows)
-        K = self._rows(columns, rows) if swapped else self._rows(rows, columns)
-        if Y is None:
-            _symmetrise(K)
-            # A raw kernel would need the full diagonal for nothing else.
-            if self.normalisation != "raw":
-                np.fill_diagonal(K, self._diagonal(X))
-        return K.T if swapped else K
+        if Y is not None:
+            columns = self._nodes(Y)
+            # Solve for the fewer nodes; K is symmetric.
+            if len(columns) < len(rows):
+                return self._rows(columns, rows).T
+            return self._rows(rows, columns)
+        K = self._rows(rows, rows)
+        _symmetrise(K)
+        # A raw kernel would need the full diagonal for nothing else.
+        if self.normalisation != "raw":
+            diagonal = self._diagonal(X)
+            np.fill_diagonal(K, diagonal)
+        return K
 
     def _rows(self, nodes: Ints, others: Ints) -> Floats:
         """Rows of K by solving, one for each of ``nodes``, at the places ``others``."""
         distinct, first, inverse = np.unique(
             nodes, return_index=True, return_inverse=True
         )
-        everywhere = np.array_equal(others, np.arange(len(self)))
+        all_nodes = np.arange(len(self))
+        everywhere = np.array_equal(others, all_nodes)
         K = np.empty((len(nodes), len(others)))
         columns = self._graph.columns(distinct)  # (n,) each
         for row, column in zip(first, columns, strict=True):
@@ -170,15 +178,18 @@ class GraphMatern(Kernel, HasParameters):
                 # mode="clip" writes without a buffer.
                 np.take(column, others, out=K[row], mode="clip")
         if len(distinct) < len(nodes):
-            repeated = np.setdiff1d(np.arange(len(nodes)), first)
-            K[repeated] = K[first[inverse[repeated]]]
+            all_rows = np.arange(len(nodes))
+            repeated = np.setdiff1d(all_rows, first)
+            originals = first[inverse[repeated]]
+            K[repeated] = K[originals]
         self._scale(K, nodes, others)
         return K
 
     def _scale(self, K: Floats, rows: Ints, columns: Ints) -> None:
         if self.normalisation == "unit":
             root = np.sqrt(self._graph.diagonal)
-            K *= (self.variance / root[rows])[:, None]
+            row_factors = self.variance / root[rows]
+            K *= row_factors[:, None]
             K /= root[columns]
         else:
             K *= self._common_factor
@@ -188,15 +199,17 @@ class GraphMatern(Kernel, HasParameters):
         """variance · c where c is a number: for "mean" and "raw"."""
         if self.normalisation == "raw":
             return self.variance
-        return self.variance / float(self._graph.diagonal.mean())
+        mean = float(self._graph.diagonal.mean())
+        return self.variance / mean
 
     def _diagonal(self, X: Floats) -> Floats:
         nodes = self._nodes(X)
         if self.normalisation == "unit":
             return np.full(len(nodes), self.variance)
-        return np.asarray(self._common_factor * self._graph.diagonal[nodes])
+        diagonal = self._graph.diagonal[nodes]
+        return np.asarray(self._common_factor * diagonal)
 
-    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+    def _gradients(self, X: Floats, K: Floats) -> Gradients:
         return {"variance": [K]}
 
     # --- products and draws without the matrix -------------------------------------------
@@ -209,8 +222,9 @@ class GraphMatern(Kernel, HasParameters):
         """
         root = self._node_scales()
         scale = self._scale_of_all()
+        sparse = self._sparse()
         inner = (values.T / root).T
-        solution = self._sparse().solve(inner, int(self.nu))
+        solution = sparse.solve(inner, int(self.nu))
         product: Floats = scale * (solution.T / root).T
         return product
 
@@ -226,8 +240,11 @@ class GraphMatern(Kernel, HasParameters):
             raise InputError(
                 f"nu is {self.nu:g}; a sparse root exists where it is even"
             )
-        draws = self._sparse().solve(normals, int(self.nu) // 2)
-        return np.asarray(np.sqrt(scale) * (draws.T / root).T)
+        sparse = self._sparse()
+        half = int(self.nu) // 2
+        draws = sparse.solve(normals, half)
+        scaled_draws = (draws.T / root).T
+        return np.asarray(np.sqrt(scale) * scaled_draws)
 
     def draws(self, normals: Floats) -> Floats:
         """Draws of this kernel over its standard deviation at every node, (m, n), for an even ν.
@@ -237,13 +254,15 @@ class GraphMatern(Kernel, HasParameters):
         Args:
             normals: Standard normals, (m, n).
         """
-        if not isinstance(self._graph, SparsePower) or self.nu % 2:
+        graph = self._graph
+        if not isinstance(graph, SparsePower) or self.nu % 2:
             raise InputError(
                 f"nu is {self.nu:g}; draws are made by sparse solves where it is even"
             )
-        std = np.sqrt(self._graph.diagonal)
+        std = np.sqrt(graph.diagonal)
         half = int(self.nu) // 2
-        return np.stack([self._graph.solve(row, half) / std for row in normals])
+        draws = [graph.solve(row, half) / std for row in normals]
+        return np.stack(draws)
 
     def _node_scales(self) -> Floats:
         """What divides the rows and columns of A^{−ν}, (n,)."""
@@ -253,7 +272,9 @@ class GraphMatern(Kernel, HasParameters):
 
     def _scale_of_all(self) -> float:
         """What multiplies A^{−ν}, apart from :meth:`_node_scales`."""
-        return self.variance if self.normalisation == "unit" else self._common_factor
+        if self.normalisation == "unit":
+            return self.variance
+        return self._common_factor
 
     def _sparse(self) -> SparsePower:
         if not isinstance(self._graph, SparsePower):
@@ -268,19 +289,21 @@ class GraphMatern(Kernel, HasParameters):
         Args:
             X: One row per arm, (m, d).
         """
-        return self._nodes(self._select(X, "X"))
+        rows = self._select(X, "X")
+        return self._nodes(rows)
 
     def _nodes(self, X: Floats) -> Ints:
         (column,) = self.columns
-        return as_numbers(X[:, 0], len(self), "the nodes of this graph", column)
+        numbers = X[:, 0]
+        return as_numbers(numbers, len(self), "the nodes of this graph", column)
 
 
 def _symmetrise(K: Floats, block: int = 512) -> None:
     """K ← (K + Kᵀ)/2 in place: solves for i and for j differ in the last digit."""
-    for i in range(0, len(K), block):
-        rows = slice(i, i + block)
-        for j in range(0, i + 1, block):
-            columns = slice(j, j + block)
+    starts = range(0, len(K), block)
+    blocks = [slice(start, start + block) for start in starts]
+    for number, rows in enumerate(blocks):
+        for columns in blocks[: number + 1]:
             lower = K[rows, columns]
             upper = K[columns, rows]
             mean = 0.5 * (lower + upper.T)
@@ -292,16 +315,19 @@ def _laplacian_of(network: Any) -> Any:
     """A checked copy in compressed columns."""
     from scipy.sparse import csc_array, issparse
 
-    matrix: Any = network.laplacian() if isinstance(network, Graph) else network
+    matrix: Any = network
+    if isinstance(network, Graph):
+        matrix = network.laplacian()
     is_sparse: bool = issparse(matrix)
     if not is_sparse:
         raise InputError(
             f"GraphMatern.network is a {type(network).__name__}; give a graph with a method "
             "laplacian(), or a sparse matrix (wrap an array in scipy.sparse.csc_array)"
         )
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
+    shape = matrix.shape
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
         raise ShapeError(
-            f"the Laplacian has shape {matrix.shape}; it must be square, not empty"
+            f"the Laplacian has shape {shape}; it must be square, not empty"
         )
     if matrix.dtype.kind == "c":
         raise InputError("the Laplacian holds complex numbers; it must be real")
@@ -309,7 +335,8 @@ def _laplacian_of(network: Any) -> Any:
     laplacian.sum_duplicates()
     if not np.isfinite(laplacian.data).all():
         raise NotFiniteError("the Laplacian holds NaN or infinity")
-    largest = float(np.abs(laplacian.data).max(initial=0.0))
+    sizes = np.abs(laplacian.data)
+    largest = float(sizes.max(initial=0.0))
     if largest > _LARGEST_ENTRY:
         raise InputError(
             f"the Laplacian holds {largest:.3g}; above {_LARGEST_ENTRY:g} it overflows"
@@ -319,4 +346,5 @@ def _laplacian_of(network: Any) -> Any:
         raise InputError(
             "the Laplacian is not symmetric; for a directed graph use B Bᵀ, B its incidence matrix"
         )
-    return (0.5 * (laplacian + laplacian.T)).tocsc()
+    symmetric = 0.5 * (laplacian + laplacian.T)
+    return symmetric.tocsc()

@@ -29,7 +29,7 @@ _STEP = 1e-20  # the complex step h, relative to the shift
 
 def _not_positive(smallest: float) -> NotPositiveDefiniteError:
     return NotPositiveDefiniteError(
-        f"the Laplacian is not positive semi-definite: 2ν/κ² I + Δ has a pivot or eigenvalue "
+        "the Laplacian is not positive semi-definite: 2ν/κ² I + Δ has a pivot or eigenvalue "
         f"{smallest:.3g}; check its signs (links count negatively off the diagonal)"
     )
 
@@ -64,15 +64,19 @@ class SparsePower:
     def _shifted(self, shift: complex) -> Any:
         from scipy.sparse import diags_array
 
-        return (self.laplacian + diags_array(np.full(self.size, shift))).tocsc()
+        diagonal = np.full(self.size, shift)
+        A = self.laplacian + diags_array(diagonal)
+        return A.tocsc()
 
     @cached_property
     def _factor(self) -> Any:
         """The sparse factor of A; refuses a Laplacian that is not positive semi-definite."""
-        from .selected_inverse import factorise
+        from .elimination import factorise
 
-        factor = factorise(self._shifted(self._shift))
-        smallest = float(factor.U.diagonal().min())
+        A = self._shifted(self._shift)
+        factor = factorise(A)
+        pivots = factor.U.diagonal()
+        smallest = float(pivots.min())
         if not smallest > 0.0:
             raise _not_positive(smallest)
         return factor
@@ -80,30 +84,36 @@ class SparsePower:
     @cached_property
     def diagonal(self) -> Floats:
         """diag(A^{−ν}), (n,)."""
-        from .selected_inverse import inverse_diagonal, plan_elimination
+        from .elimination import plan_elimination
+        from .selected_inverse import inverse_diagonal
 
         if self._nu > 2:
             return self._diagonal_by_solving()
         # Refuses a matrix that is not positive, for which selected inversion returns nonsense.
         _ = self._factor
         plan = plan_elimination(self.laplacian)
+        shift = self._shift
         if self._nu == 1:
-            return np.asarray(inverse_diagonal(self._shifted(self._shift), plan))
-        step = _STEP * self._shift
-        stepped = self._shifted(complex(self._shift, step))
-        return np.asarray(-inverse_diagonal(stepped, plan).imag / step)
+            A = self._shifted(shift)
+            return np.asarray(inverse_diagonal(A, plan))
+        step = _STEP * shift
+        stepped = self._shifted(complex(shift, step))
+        diagonal = inverse_diagonal(stepped, plan)
+        return np.asarray(-diagonal.imag / step)
 
     def _diagonal_by_solving(self) -> Floats:
         """diag(A^{−ν}) = columns of A^{−⌊ν/2⌋} times those of A^{−⌈ν/2⌉}."""
-        diagonal = np.empty(self.size)
-        for start in range(0, self.size, _BLOCK):
-            stop = min(start + _BLOCK, self.size)
-            nodes = np.arange(start, stop)
-            unit = np.zeros((self.size, len(nodes)), order="F")
+        n = self.size
+        smaller_half = self._nu // 2
+        difference = self._nu % 2
+        diagonal = np.empty(n)
+        for start in range(0, n, _BLOCK):
+            stop = min(start + _BLOCK, n)
+            unit = np.zeros((n, stop - start), order="F")
             np.fill_diagonal(unit[start:stop], 1.0)
-            smaller_half = self.solve(unit, self._nu // 2)
-            larger_half = self.solve(smaller_half, self._nu % 2)
-            diagonal[nodes] = np.einsum("ij,ij->j", smaller_half, larger_half)
+            left = self.solve(unit, smaller_half)
+            right = self.solve(left, difference)
+            diagonal[start:stop] = np.einsum("ij,ij->j", left, right)
         return diagonal
 
     def solve(self, right: Floats, times: int) -> Floats:
@@ -115,7 +125,7 @@ class SparsePower:
     def columns(self, nodes: Ints) -> Iterator[Floats]:
         """The columns (n,) of ``nodes``, in their order; do not write into them."""
         # One by one: BLAS rounds a column depending on how many are solved beside it, and the cache
-        # must not depend on who came first. Solving 32 at once would save a tenth of the time.
+        # must not depend on which came first. Solving 32 at once would save a tenth of the time.
         for node in nodes.tolist():
             yield self._cached_column(node)
 
@@ -151,12 +161,14 @@ class DensePower:
 
     @cached_property
     def _root(self) -> Floats:
-        eigenvalues, vectors = np.linalg.eigh(self.laplacian.toarray())
+        laplacian = self.laplacian.toarray()
+        eigenvalues, vectors = np.linalg.eigh(laplacian)
         shifted = self._shift + eigenvalues
         smallest = float(shifted[0])
         if not smallest > 0.0:
             raise _not_positive(smallest)
-        vectors *= shifted ** (-0.5 * self._nu)
+        half_power = -0.5 * self._nu
+        vectors *= shifted**half_power
         return vectors
 
     @cached_property
@@ -166,6 +178,8 @@ class DensePower:
 
     def columns(self, nodes: Ints) -> Iterator[Floats]:
         """The columns (n,) of ``nodes``, in their order."""
+        root = self._root
         for start in range(0, len(nodes), _BLOCK):
-            block = self._root[nodes[start : start + _BLOCK]]
-            yield from block @ self._root.T
+            some_nodes = nodes[start : start + _BLOCK]
+            block = root[some_nodes]
+            yield from block @ root.T

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
+from .base import DEFAULT_BOUNDS, Bounds, Kernel
+from .checks import set_columns, set_positive
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from superarm.core import Floats
 from superarm.core.registry import register
 
+from .base import Gradients
 from .features import Box, FeatureMap, monomial_features
 from .inner_product import InnerProduct
 
@@ -30,7 +30,8 @@ class Linear(InnerProduct):
     bias: float = 0.0
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
-        K = X @ (X if Y is None else Y).T
+        other = X if Y is None else Y
+        K = X @ other.T
         K *= self.variance
         K += self.bias
         return K
@@ -39,13 +40,16 @@ class Linear(InnerProduct):
         squares: Floats = np.einsum("ij,ij->i", X, X)
         return self.variance * squares + self.bias
 
-    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
-        return {"variance": [K - self.bias], "bias": [np.full_like(K, self.bias)]}
+    def _gradients(self, X: Floats, K: Floats) -> Gradients:
+        along_variance = K - self.bias
+        along_bias = np.full_like(K, self.bias)
+        return {"variance": [along_variance], "bias": [along_bias]}
 
     def _input_gradient(
         self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
     ) -> Floats:
-        return self.variance * (weights @ Y[:, columns])
+        sums = weights @ Y[:, columns]
+        return self.variance * sums
 
     def _features(self, box: Box) -> FeatureMap | None:
         relative_bias = self.bias / self.variance

@@ -26,9 +26,12 @@ def lipschitz_of_kernel(kernel: object) -> float:
             f"no closed form for {type(kernel).__name__}; "
             "SquaredExponential and Matern (nu > 1) have one"
         )
-    smoothness = _matern_factor(kernel.nu) if isinstance(kernel, Matern) else 1.0
+    factor = 1.0
+    if isinstance(kernel, Matern):
+        factor = _matern_factor(kernel.nu)
     shortest = float(np.min(kernel.lengthscale))
-    return smoothness * (math.sqrt(kernel.variance) / shortest)
+    slope = math.sqrt(kernel.variance) / shortest
+    return factor * slope
 
 
 def _matern_factor(nu: float) -> float:

@@ -15,6 +15,7 @@ from superarm.core.registry import register
 from .radial import Radial, exp_half
 from .state_space import StateSpace, exponential_decay, matern_three_halves
 
+_LOG_TWO = math.log(2.0)
 _LARGEST_NU = 300.0
 _MOST_TERMS = 40  # of the series near 0
 
@@ -39,7 +40,9 @@ class Matern(Radial):
     nu: float = 2.5
 
     def __post_init__(self) -> None:
-        nu = math.inf if str(self.nu) == "inf" else as_positive(self.nu, "Matern.nu")
+        nu = math.inf
+        if str(self.nu) != "inf":
+            nu = as_positive(self.nu, "Matern.nu")
         if _LARGEST_NU < nu < math.inf:
             raise InputError(
                 f"Matern.nu is {nu:g}; above {_LARGEST_NU:g} the Bessel function overflows and "
@@ -52,7 +55,8 @@ class Matern(Radial):
         if self.nu == math.inf:
             return exp_half(q)
         q *= 2.0 * self.nu
-        return _matern(np.sqrt(q, out=q), self.nu)
+        z = np.sqrt(q, out=q)
+        return _matern(z, self.nu)
 
     def _slope(self, q: Floats) -> Floats:
         # d/dz z^ν K_ν(z) = −z^ν K_{ν−1}(z) gives f'(q) = −ν 2^{1−ν}/Γ(ν) z^{ν−1} K_{ν−1}(z).
@@ -61,7 +65,8 @@ class Matern(Radial):
             return -0.5 * exp_half(q.copy())
         z = np.sqrt(2.0 * nu * q)
         if nu > 1.0:
-            return (-0.5 * nu / (nu - 1.0)) * _matern(z, nu - 1.0)
+            factor = -0.5 * nu / (nu - 1.0)
+            return factor * _matern(z, nu - 1.0)
         slope = _rough_slope(z, nu)
         slope[q == 0.0] = 0.0
         return slope
@@ -79,17 +84,22 @@ class Matern(Radial):
 def _rough_slope(z: Floats, nu: float) -> Floats:
     """f' for ν ≤ 1; not finite at z = 0."""
     if nu == 0.5:
+        decay = np.exp(-z)
         with np.errstate(divide="ignore"):
-            return np.asarray(-0.5 * np.exp(-z) / z)
+            return np.asarray(-0.5 * decay / z)
     from scipy.special import gammaln, kve
 
-    constant = math.log(nu) + (1.0 - nu) * math.log(2.0) - gammaln(nu)
+    order = 1.0 - nu  # K_{ν−1} = K_{1−ν}
+    log_gamma = gammaln(nu)
+    constant = math.log(nu) + order * _LOG_TWO - log_gamma
     with np.errstate(divide="ignore", invalid="ignore"):
-        # K_{ν−1} = K_{1−ν}, and kve includes e^{z} so that the far tail does not underflow.
-        log_bessel = np.log(kve(1.0 - nu, z))
+        # kve includes e^{z}, so that the far tail does not underflow.
+        bessel = kve(order, z)
+        log_bessel = np.log(bessel)
         log_power = (nu - 1.0) * np.log(z)
         logarithm = constant + log_power + log_bessel - z
-        return np.asarray(-np.exp(logarithm))
+        slope = -np.exp(logarithm)
+    return np.asarray(slope)
 
 
 def _matern(z: Floats, nu: float) -> Floats:
@@ -98,17 +108,20 @@ def _matern(z: Floats, nu: float) -> Floats:
         return _closed_form(z, nu)
     from scipy.special import gammaln, kve
 
-    constant = (1.0 - nu) * math.log(2.0) - gammaln(nu)
+    log_gamma = gammaln(nu)
+    constant = (1.0 - nu) * _LOG_TWO - log_gamma
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         bessel = kve(nu, z)  # e^z K_ν(z), which keeps the far tail
         # In logarithms, z^ν and K_ν cannot overflow separately.
         log_power = nu * np.log(z)
-        logarithm = constant + log_power + np.log(bessel) - z
+        log_bessel = np.log(bessel)
+        logarithm = constant + log_power + log_bessel - z
         value = np.exp(logarithm)
     overflowed = np.isposinf(bessel)
     value[overflowed] = _matern_near_zero(z[overflowed], nu)
     # Below the smallest double, and kve fails that far out.
-    value[z > 2000.0 + 10.0 * nu] = 0.0
+    vanishes = z > 2000.0 + 10.0 * nu
+    value[vanishes] = 0.0
     return np.minimum(value, 1.0, out=value)
 
 
@@ -137,7 +150,9 @@ def _matern_near_zero(z: Floats, nu: float) -> Floats:
     """
     term = np.ones_like(z)
     value = np.ones_like(z)
-    for k in range(1, min(_MOST_TERMS, math.ceil(nu))):
-        term *= z * z * (-0.25 / (k * (nu - k)))
+    count = min(_MOST_TERMS, math.ceil(nu))
+    for k in range(1, count):
+        factor = -0.25 / (k * (nu - k))
+        term *= z * z * factor
         value += term
     return value

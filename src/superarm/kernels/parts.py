@@ -26,15 +26,19 @@ def theta_of(part: Covariance) -> Floats:
 
 def bounds_of(part: Covariance) -> Floats:
     """Logarithms of their bounds, (p, 2)."""
-    bounds = part.bounds if isinstance(part, TunableCovariance) else np.empty(0)
-    return np.reshape(bounds, (-1, 2))
+    if isinstance(part, TunableCovariance):
+        return np.reshape(part.bounds, (-1, 2))
+    return np.empty((0, 2))
 
 
 def covariance_gradient(part: Covariance, X: Floats) -> CovarianceGradient:
     """The part's covariance matrix and its derivative with respect to its hyper-parameters."""
     if isinstance(part, TunableCovariance):
-        return CovarianceGradient(*part(X, eval_gradient=True))
-    return CovarianceGradient(part(X), np.empty((len(X), len(X), 0)))
+        K, gradient = part(X, eval_gradient=True)
+        return CovarianceGradient(K, gradient)
+    n = len(X)
+    nothing = np.empty((n, n, 0))
+    return CovarianceGradient(part(X), nothing)
 
 
 def writable_covariance(part: Covariance, X: Floats, Y: Floats | None) -> Floats:
@@ -57,21 +61,27 @@ def input_gradient_of(
 
 def ignores(part: Covariance, columns: list[int]) -> bool:
     """Whether the part is known to use none of these columns."""
-    if not isinstance(part, Kernel) or part.columns is None:
+    if not isinstance(part, Kernel):
         return False
-    return not set(columns) & set(part.columns)
+    if part.columns is None:
+        return False
+    common = set(columns) & set(part.columns)
+    return not common
 
 
 def forgetting_of(part: Covariance, column: int) -> float | None:
     """The part's :meth:`Kernel.forgetting`; that of foreign kernels is not known."""
-    return part.forgetting(column) if isinstance(part, Kernel) else None
+    if not isinstance(part, Kernel):
+        return None
+    return part.forgetting(column)
 
 
 def features_of(part: Covariance, box: Box, tolerance: float) -> FeatureMap | None:
     """The part's finite-rank form, or ``None`` if it has none."""
     if not isinstance(part, Kernel):
         return None
-    return part.features(box.lower, box.upper, tolerance, box.max_rank)
+    lower, upper, _, max_rank = box
+    return part.features(lower, upper, tolerance, max_rank)
 
 
 def features_of_all(
@@ -93,7 +103,9 @@ def state_spaces_of(
     """The state spaces of all parts, or ``None`` if one has none."""
     forms = []
     for part in parts:
-        form = part._state_space(tolerance) if isinstance(part, Kernel) else None
+        if not isinstance(part, Kernel):
+            return None
+        form = part._state_space(tolerance)
         if form is None:
             return None
         forms.append(form)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -11,7 +10,7 @@ import numpy as np
 from superarm.core import Floats
 from superarm.core.registry import register
 
-from .base import DEFAULT_BOUNDS, Bounds
+from .base import DEFAULT_BOUNDS, Bounds, Gradients
 from .distances import Lengthscale
 from .state_space import StateSpace, periodic
 from .stationary import Stationary
@@ -47,27 +46,37 @@ class Periodic(Stationary):
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         other = X if Y is None else Y
         exponent = np.zeros((len(X), len(other)))
-        for j, column in enumerate(self._per_column(X.shape[1])):
-            phase = _phase(X[:, j], other[:, j], column.period)
+        per_column = self._per_column(X.shape[1])
+        for j, (period, scale) in enumerate(per_column):
+            x = X[:, j]
+            y = other[:, j]
+            phase = _phase(x, y, period)
             sine = np.sin(np.pi * phase)
-            exponent -= np.square(sine) * (2.0 / column.lengthscale**2)
+            factor = 2.0 / scale**2
+            exponent -= np.square(sine) * factor
         K = np.exp(exponent, out=exponent)
         K *= self.variance
         return K
 
-    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+    def _gradients(self, X: Floats, K: Floats) -> Gradients:
         along_period: list[Floats] = []  # one (n, n) array per column
         along_scale: list[Floats] = []
-        for j, column in enumerate(self._per_column(X.shape[1])):
+        per_column = self._per_column(X.shape[1])
+        for j, (period, scale) in enumerate(per_column):
             x = X[:, j]
-            squared_scale = column.lengthscale**2
-            phase = _phase(x, x, column.period)
-            cycles = np.subtract.outer(x, x) / column.period
+            squared_scale = scale**2
+            phase = _phase(x, x, period)
+            cycles = np.subtract.outer(x, x) / period
+            # ∂K/∂log p = K · 2π/l² · sin(2π (x − y)/p) · (x − y)/p
             double_sine = np.sin(2.0 * np.pi * phase)
-            factor = 2.0 * np.pi / squared_scale
-            along_period.append(K * double_sine * cycles * factor)
+            period_factor = 2.0 * np.pi / squared_scale
+            period_gradient = K * double_sine * cycles * period_factor
+            along_period.append(period_gradient)
+            # ∂K/∂log l = K · 4/l² · sin²(π (x − y)/p)
             sine = np.sin(np.pi * phase)
-            along_scale.append(K * np.square(sine) * (4.0 / squared_scale))
+            scale_factor = 4.0 / squared_scale
+            scale_gradient = K * np.square(sine) * scale_factor
+            along_scale.append(scale_gradient)
         # A number that all columns share changes K through all of them.
         if not isinstance(self.period, tuple):
             along_period = [_total(along_period, K)]
@@ -85,7 +94,9 @@ class Periodic(Stationary):
         gradient = np.empty((len(X), len(columns)))
         for place, column in enumerate(columns):
             period, scale = per_column[column]
-            phase = _phase(X[:, column], Y[:, column], period)
+            x = X[:, column]
+            y = Y[:, column]
+            phase = _phase(x, y, period)
             double_sine = np.sin(2.0 * np.pi * phase)
             sums = np.einsum("ij,ij->i", weighted, double_sine)
             factor = -2.0 * np.pi / (period * scale**2)
@@ -93,16 +104,18 @@ class Periodic(Stationary):
         return gradient
 
     def _state_space(self, tolerance: float) -> StateSpace | None:
-        if isinstance(self.period, tuple) or isinstance(self.lengthscale, tuple):
+        period = self.period
+        lengthscale = self.lengthscale
+        if isinstance(period, tuple) or isinstance(lengthscale, tuple):
             return None
-        return periodic(self.period, self.lengthscale, self.variance, tolerance)
+        return periodic(period, lengthscale, self.variance, tolerance)
 
     def _per_column(self, width: int) -> list[_Column]:
         """Period and lengthscale of every column."""
         periods = np.broadcast_to(self.period, width)
         lengthscales = np.broadcast_to(self.lengthscale, width)
-        pairs = zip(periods, lengthscales, strict=True)
-        return [_Column(period, lengthscale) for period, lengthscale in pairs]
+        columns = map(_Column, periods, lengthscales)
+        return list(columns)
 
 
 def _phase(x: Floats, y: Floats, period: float) -> Floats:
@@ -115,4 +128,6 @@ def _phase(x: Floats, y: Floats, period: float) -> Floats:
 
 def _total(layers: list[Floats], K: Floats) -> Floats:
     """The sum of (n, n) arrays, 0 where there is none."""
-    return np.asarray(np.sum(layers, axis=0)) if layers else np.zeros_like(K)
+    if not layers:
+        return np.zeros_like(K)
+    return np.asarray(np.sum(layers, axis=0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +10,7 @@ from superarm.core import Floats
 from superarm.core.inputs import as_count
 from superarm.core.registry import register
 
+from .base import Gradients
 from .features import Box, FeatureMap, monomial_features
 from .inner_product import InnerProduct
 
@@ -36,7 +36,8 @@ class Polynomial(InnerProduct):
         super().__post_init__()
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
-        K = X @ (X if Y is None else Y).T
+        other = X if Y is None else Y
+        K = X @ other.T
         K += self.bias
         K **= self.degree
         K *= self.variance
@@ -44,13 +45,15 @@ class Polynomial(InnerProduct):
 
     def _diagonal(self, X: Floats) -> Floats:
         inner = np.einsum("ij,ij->i", X, X) + self.bias
-        return self.variance * np.asarray(inner**self.degree)
+        powers = np.asarray(inner**self.degree)
+        return self.variance * powers
 
-    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+    def _gradients(self, X: Floats, K: Floats) -> Gradients:
         inner = X @ X.T
         inner += self.bias
         factor = self.variance * self.degree * self.bias
-        along_bias = factor * inner ** (self.degree - 1)
+        exponent = self.degree - 1
+        along_bias = factor * inner**exponent
         return {"variance": [K], "bias": [along_bias]}
 
     def _input_gradient(
@@ -60,7 +63,8 @@ class Polynomial(InnerProduct):
         slope += self.bias
         slope **= self.degree - 1
         slope *= weights
-        return (self.variance * self.degree) * (slope @ Y[:, columns])
+        factor = self.variance * self.degree
+        return factor * (slope @ Y[:, columns])
 
     def _features(self, box: Box) -> FeatureMap | None:
         return monomial_features(box, self.degree, self.variance, self.bias)

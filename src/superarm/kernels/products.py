@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import reduce
+from typing import TypeVar
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from .parts import (
     state_spaces_of,
 )
 from .state_space import StateSpace, multiply_states
+
+T = TypeVar("T")
 
 
 @register("kernel", "product")
@@ -44,34 +47,50 @@ class Product(Combination):
         gradients: list[Floats] = []
         for i, part in enumerate(parts):
             # Multiplying the others, not dividing K by this part: it may be 0.
-            others = covariances[:i] + covariances[i + 1 :]
+            others = _without(covariances, i)
             factor = _product(others, part.covariance.shape)
-            gradients.append(factor[:, :, None] * part.gradient)
+            gradient = factor[:, :, None] * part.gradient
+            gradients.append(gradient)
         K = np.prod(covariances, axis=0)
-        return CovarianceGradient(K, np.concatenate(gradients, axis=2))
+        joined = np.concatenate(gradients, axis=2)
+        return CovarianceGradient(K, joined)
 
     def _input_gradient(
         self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
     ) -> Floats | None:
         # ∂Πk = Σ_i (Π_{j≠i} k_j) ∂k_i: for part i, the other parts are weights.
-        indices = range(len(self.kernels))
-        moving = [i for i in indices if not ignores(self.kernels[i], columns)]
-        if not all(isinstance(self.kernels[i], Kernel) for i in moving):
-            return None
-        # A part's values are factors of the derivatives of all others that move.
-        needed = [j for j in indices if set(moving) - {j}]
-        values = {j: np.asarray(self.kernels[j](X, Y)) for j in needed}
+        moving: list[int] = []
+        for i, part in enumerate(self.kernels):
+            if ignores(part, columns):
+                continue
+            if not isinstance(part, Kernel):
+                return None
+            moving.append(i)
+        values = self._factors_of_derivatives(X, Y, moving)
         total = np.zeros((len(X), len(columns)))
         for i in moving:
             part_weights = weights
-            for j in needed:
+            for j, covariance in values.items():
                 if j != i:
-                    part_weights = part_weights * values[j]
-            gradient = input_gradient_of(self.kernels[i], X, Y, part_weights, columns)
+                    part_weights = part_weights * covariance
+            part = self.kernels[i]
+            gradient = input_gradient_of(part, X, Y, part_weights, columns)
             if gradient is None:
                 return None
             total += gradient
         return total
+
+    def _factors_of_derivatives(
+        self, X: Floats, Y: Floats, moving: list[int]
+    ) -> dict[int, Floats]:
+        """K(X, Y) of the parts that multiply a moving part's derivative, by their numbers."""
+        values = {}
+        for j, part in enumerate(self.kernels):
+            others_move = set(moving) - {j}
+            if others_move:
+                covariance = part(X, Y)
+                values[j] = np.asarray(covariance)
+        return values
 
     def _features(self, box: Box) -> FeatureMap | None:
         count = len(self.kernels)
@@ -83,25 +102,41 @@ class Product(Combination):
         sizes = [form.largest for form in forms]
         tolerances = []
         for i in range(count):
-            others = float(np.prod(sizes[:i] + sizes[i + 1 :]))
-            tolerances.append(share / max(1.0, others))
+            others = _without(sizes, i)
+            factor = float(np.prod(others))
+            tolerances.append(share / max(1.0, factor))
         forms = features_of_all(self.kernels, box, tolerances)
         if forms is None:
             return None
         product = forms[0]
-        for i, form in enumerate(forms[1:], start=1):
-            if not pairs_fit(product.rank * form.rank, box.max_rank):
+        for i in range(1, count):
+            form = forms[i]
+            pairs = product.rank * form.rank
+            if not pairs_fit(pairs, box.max_rank):
                 return None
-            later = max(1.0, float(np.prod(sizes[i + 1 :])))
-            product = product_features(product, form, share / later)
+            later = sizes[i + 1 :]
+            factor = float(np.prod(later))
+            budget = share / max(1.0, factor)
+            product = product_features(product, form, budget)
         return product
 
     def _state_space(self, tolerance: float) -> StateSpace | None:
         share = tolerance / (2.0 * len(self.kernels))
         parts = state_spaces_of(self.kernels, share)
-        return None if parts is None else reduce(multiply_states, parts)
+        if parts is None:
+            return None
+        return reduce(multiply_states, parts)
+
+
+def _without(items: list[T], position: int) -> list[T]:
+    """All items but one."""
+    before = items[:position]
+    after = items[position + 1 :]
+    return before + after
 
 
 def _product(matrices: list[Floats], shape: tuple[int, ...]) -> Floats:
     """The product of matrices entry by entry, 1 where there is none."""
-    return np.asarray(np.prod(matrices, axis=0)) if matrices else np.ones(shape)
+    if not matrices:
+        return np.ones(shape)
+    return np.asarray(np.prod(matrices, axis=0))

@@ -15,13 +15,13 @@ each kernel states only f and f'.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from superarm.core import Floats
 
+from .base import Gradients
 from .distances import scaled_squared_distances
 from .stationary import Stationary
 
@@ -29,7 +29,8 @@ _BLOCK = 16384  # entries of K per block, 128 kB: they stay in the cache
 
 
 def _rows_per_block(width: int) -> int:
-    return max(1, _BLOCK // max(1, width))
+    rows = _BLOCK // max(1, width)
+    return max(1, rows)
 
 
 def exp_half(q: Floats) -> Floats:
@@ -53,7 +54,8 @@ class Radial(Stationary):
         step = _rows_per_block(K.shape[1])
         for start in range(0, len(K), step):
             block = K[start : start + step]
-            np.multiply(self._profile(block), self.variance, out=block)
+            profile = self._profile(block)
+            np.multiply(profile, self.variance, out=block)
         return K
 
     @abstractmethod
@@ -64,31 +66,37 @@ class Radial(Stationary):
     def _slope(self, q: Floats) -> Floats:
         """f'(q); 0 where it is infinite, at q = 0, since the product q·f'(q) is 0 there."""
 
-    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+    def _gradients(self, X: Floats, K: Floats) -> Gradients:
         q = scaled_squared_distances(X, None, self.lengthscale)
         factor = self._slope(q)
         factor *= -2.0 * self.variance
-        if not isinstance(self.lengthscale, tuple):
-            return {"lengthscale": [factor * q], "variance": [K]}
         along_lengthscale = []
+        if not isinstance(self.lengthscale, tuple):
+            along_lengthscale.append(factor * q)
+            return {"lengthscale": along_lengthscale, "variance": [K]}
         for x, scale in zip(X.T, self.lengthscale, strict=True):
-            differences = np.subtract.outer(x, x) / scale
-            along_lengthscale.append(factor * np.square(differences))
+            differences = np.subtract.outer(x, x)
+            differences /= scale
+            gradient = factor * np.square(differences)
+            along_lengthscale.append(gradient)
         return {"lengthscale": along_lengthscale, "variance": [K]}
 
     def _input_gradient(
         self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
     ) -> Floats:
         q = scaled_squared_distances(X, Y, self.lengthscale)
-        scales = np.broadcast_to(self.lengthscale, X.shape[1])
-        gradient = np.empty((len(X), len(columns)))
-        step = _rows_per_block(q.shape[1])
-        for start in range(0, len(X), step):
+        n, width = X.shape
+        scales = np.broadcast_to(self.lengthscale, width)
+        gradient = np.empty((n, len(columns)))
+        step = _rows_per_block(len(Y))
+        for start in range(0, n, step):
             rows = slice(start, start + step)
             weighted = self._slope(q[rows])
             weighted *= weights[rows]
             for place, column in enumerate(columns):
-                differences = np.subtract.outer(X[rows, column], Y[:, column])
+                x = X[rows, column]
+                y = Y[:, column]
+                differences = np.subtract.outer(x, y)
                 sums = np.einsum("ij,ij->i", weighted, differences)
                 factor = 2.0 * self.variance / scales[column] ** 2
                 gradient[rows, place] = factor * sums

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +10,7 @@ import numpy as np
 from superarm.core import Floats
 from superarm.core.registry import register
 
-from .base import DEFAULT_BOUNDS, Bounds
+from .base import DEFAULT_BOUNDS, Bounds, Gradients
 from .distances import scaled_squared_distances
 from .radial import Radial
 
@@ -46,11 +45,18 @@ class RationalQuadratic(Radial):
         return np.exp(q, out=q)
 
     def _slope(self, q: Floats) -> Floats:
-        logarithm = np.log1p(q * (0.5 / self.alpha))
-        return -0.5 * np.exp((-self.alpha - 1.0) * logarithm)
+        # f'(q) = −½ (1 + q/(2α))^{−α−1}
+        u = q * (0.5 / self.alpha)
+        exponent = -self.alpha - 1.0
+        powers = np.exp(exponent * np.log1p(u))
+        return -0.5 * powers
 
-    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+    def _gradients(self, X: Floats, K: Floats) -> Gradients:
         # ∂K/∂log α = α K (u/(1 + u) − ln(1 + u)) with u = q/(2α).
-        u = scaled_squared_distances(X, None, self.lengthscale) * (0.5 / self.alpha)
-        along_alpha = self.alpha * K * (u / (1.0 + u) - np.log1p(u))
-        return {**super()._gradients(X, K), "alpha": [along_alpha]}
+        alpha = self.alpha
+        q = scaled_squared_distances(X, None, self.lengthscale)
+        u = q * (0.5 / alpha)
+        slope = u / (1.0 + u) - np.log1p(u)
+        along_alpha = alpha * K * slope
+        others = super()._gradients(X, K)
+        return {**others, "alpha": [along_alpha]}

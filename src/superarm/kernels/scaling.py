@@ -10,7 +10,8 @@ import numpy as np
 from superarm.core import Floats
 from superarm.core.registry import register
 
-from .base import DEFAULT_BOUNDS, Bounds, CovarianceGradient, set_positive
+from .base import DEFAULT_BOUNDS, Bounds, CovarianceGradient
+from .checks import set_positive
 from .composite import Wrapper
 from .features import Box, FeatureMap
 from .parts import (
@@ -54,20 +55,26 @@ class Scale(Wrapper):
     def _with_gradient(self, X: Floats) -> CovarianceGradient:
         inner = covariance_gradient(self.kernel, X)
         K = self.factor * inner.covariance
-        gradients = [self.factor * inner.gradient]
+        gradient = self.factor * inner.gradient
         if self._free():
-            gradients.insert(0, K[:, :, None])  # ∂K/∂log factor
-        return CovarianceGradient(K, np.concatenate(gradients, axis=2))
+            along_factor = K[:, :, None]  # ∂K/∂log factor
+            gradient = np.concatenate([along_factor, gradient], axis=2)
+        return CovarianceGradient(K, gradient)
 
     def _input_gradient(
         self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
     ) -> Floats | None:
         gradient = input_gradient_of(self.kernel, X, Y, weights, columns)
-        return None if gradient is None else self.factor * gradient
+        if gradient is None:
+            return None
+        return self.factor * gradient
 
     def _features(self, box: Box) -> FeatureMap | None:
-        form = features_of(self.kernel, box, box.tolerance / self.factor)
-        return None if form is None else form.scaled(self.factor)
+        tolerance = box.tolerance / self.factor
+        form = features_of(self.kernel, box, tolerance)
+        if form is None:
+            return None
+        return form.scaled(self.factor)
 
     def _state_space(self, tolerance: float) -> StateSpace | None:
         forms = state_spaces_of([self.kernel], tolerance)

@@ -14,7 +14,8 @@ class SingleColumn(Kernel):
 
     def __post_init__(self) -> None:
         label = f"{type(self).__name__}.column"
-        object.__setattr__(self, "column", as_count(self.column, label, 0))
+        column = as_count(self.column, label, 0)
+        object.__setattr__(self, "column", column)
 
     @property
     def columns(self) -> tuple[int, ...]:  # type: ignore[override]  # kernels are frozen

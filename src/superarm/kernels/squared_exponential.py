@@ -48,10 +48,14 @@ class SquaredExponential(Radial):
     def _exponent(self, X: Floats, Y: Floats | None) -> Floats | None:
         """−q/2 by the faster of two ways, or ``None`` where neither is precise."""
         if isinstance(self.lengthscale, tuple):
-            return None if Y is None else near_exponent(X, Y, self.lengthscale)
-        if Y is None or X.size * len(Y) <= _FEW_TERMS:
-            other = X if Y is None else Y
-            return scaled_distances(X, other, -0.5 / self.lengthscale**2)
+            if Y is None:
+                return None
+            return near_exponent(X, Y, self.lengthscale)
+        factor = -0.5 / self.lengthscale**2
+        if Y is None:
+            return scaled_distances(X, X, factor)
+        if X.size * len(Y) <= _FEW_TERMS:
+            return scaled_distances(X, Y, factor)
         return near_exponent(X, Y, self.lengthscale)
 
     def _profile(self, q: Floats) -> Floats:

@@ -31,7 +31,7 @@ class StateSpace(NamedTuple):
     transition: Transition
     error: float = 0.0  # bound on the error of any kernel value
 
-    def left(self, elapsed: float) -> float:
+    def remaining_share(self, elapsed: float) -> float:
         """‖A(Δ)‖: the largest share of any knowledge that remains.
 
         Args:
@@ -54,13 +54,15 @@ class StateSpace(NamedTuple):
 
 def exponential_decay(rate: float, variance: float = 1.0) -> StateSpace:
     """variance · e^{−rate Δ}."""
-    output = np.array([np.sqrt(variance)])
-    return StateSpace(output, partial(_decay, rate))
+    std = np.sqrt(variance)
+    transition = partial(_decay, rate)
+    return StateSpace(np.array([std]), transition)
 
 
 @lru_cache(maxsize=64)  # the times of rounds are usually evenly spaced
 def _decay(rate: float, elapsed: float) -> Floats:
-    A = np.array([[np.exp(-rate * elapsed)]])
+    remaining = np.exp(-rate * elapsed)
+    A = np.array([[remaining]])
     A.flags.writeable = False  # cached for later rounds
     return A
 
@@ -68,13 +70,17 @@ def _decay(rate: float, elapsed: float) -> Floats:
 def matern_three_halves(lengthscale: float, variance: float) -> StateSpace:
     """variance · (1 + λΔ) e^{−λΔ} with λ = √3/lengthscale: value and slope."""
     rate = np.sqrt(3.0) / lengthscale
-    output = np.array([np.sqrt(variance), 0.0])
-    return StateSpace(output, partial(_three_halves, rate))
+    std = np.sqrt(variance)
+    output = np.array([std, 0.0])
+    transition = partial(_three_halves, rate)
+    return StateSpace(output, transition)
 
 
 def _three_halves(rate: float, elapsed: float) -> Floats:
     x = rate * elapsed
-    matrix = np.array([[1.0 + x, x], [-x, 1.0 - x]])
+    value_row = [1.0 + x, x]
+    slope_row = [-x, 1.0 - x]
+    matrix = np.array([value_row, slope_row])
     return np.asarray(np.exp(-x) * matrix)
 
 
@@ -87,14 +93,16 @@ def periodic(
     the sum of the terms that are left out.
     """
     weights, tails = _fourier_weights(lengthscale, tolerance)
-    count = max(1, int(np.argmax(tails <= tolerance)))
+    first_small = int(np.argmax(tails <= tolerance))
+    count = max(1, first_small)
     amplitudes = np.sqrt(variance * weights[:count])
     # The constant term has one coordinate, every other a cosine and a sine.
     output = np.zeros(2 * count - 1)
     output[0] = amplitudes[0]
     output[1::2] = amplitudes[1:]
     error = variance * float(tails[count])
-    return StateSpace(output, partial(_rotation, period, count), error)
+    transition = partial(_rotation, period, count)
+    return StateSpace(output, transition, error)
 
 
 class _FourierWeights(NamedTuple):
@@ -110,10 +118,13 @@ def _fourier_weights(lengthscale: float, tolerance: float) -> _FourierWeights:
     count = _FIRST_TERMS
     while count <= _MOST_TERMS:
         orders = np.arange(count)
-        weights = ive(orders, c) * np.where(orders == 0, 1.0, 2.0)
-        tails = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
+        multiplicity = np.where(orders == 0, 1.0, 2.0)
+        weights = ive(orders, c) * multiplicity
+        sums_from_last = np.cumsum(weights[::-1])
+        tails = np.append(sums_from_last[::-1], 0.0)
         last_is_small = tails[-2] <= 1e-3 * tolerance
-        if last_is_small and abs(tails[0] - 1.0) <= 1e-9:
+        error_of_sum = abs(tails[0] - 1.0)
+        if last_is_small and error_of_sum <= 1e-9:
             return _FourierWeights(weights, tails)
         count *= 2
     raise InputError(
@@ -126,7 +137,8 @@ def _rotation(period: float, count: int, elapsed: float) -> Floats:
     """Rotates each of ``count`` terms by its angle, except the first, which is constant."""
     cycles = elapsed / period
     phase = cycles - np.rint(cycles)
-    angles = 2.0 * np.pi * np.arange(1, count) * phase
+    harmonics = np.arange(1, count)
+    angles = 2.0 * np.pi * harmonics * phase
     cosine = np.cos(angles)
     sine = np.sin(angles)
     size = 2 * count - 1
@@ -142,35 +154,39 @@ def _rotation(period: float, count: int, elapsed: float) -> Floats:
 
 def add_states(parts: Sequence[StateSpace]) -> StateSpace:
     """The state space of a sum of kernels: their states side by side."""
-    output = np.concatenate([part.output for part in parts])
+    outputs = [part.output for part in parts]
     transitions = tuple(part.transition for part in parts)
     error = sum(part.error for part in parts)
-    return StateSpace(output, partial(_block_diagonal, transitions), error)
+    transition = partial(_block_diagonal, transitions)
+    return StateSpace(np.concatenate(outputs), transition, error)
 
 
 def _block_diagonal(transitions: Sequence[Transition], elapsed: float) -> Floats:
     from scipy.linalg import block_diag
 
     blocks = [transition(elapsed) for transition in transitions]
-    return np.asarray(block_diag(*blocks))
+    A = block_diag(*blocks)
+    return np.asarray(A)
 
 
 def multiply_states(left: StateSpace, right: StateSpace) -> StateSpace:
     """The state space of a product of kernels: all products of their states."""
     left_variance = float(left.output @ left.output)
     right_variance = float(right.output @ right.output)
-    left_error = left.error * (right_variance + right.error)
+    right_size = right_variance + right.error
+    left_error = left.error * right_size
     right_error = right.error * left_variance
-    return StateSpace(
-        _kron(left.output, right.output),
-        partial(_both, left.transition, right.transition),
-        left_error + right_error,
-    )
+    output = _kron(left.output, right.output)
+    transition = partial(_both, left.transition, right.transition)
+    return StateSpace(output, transition, left_error + right_error)
 
 
 def _both(left: Transition, right: Transition, elapsed: float) -> Floats:
-    return _kron(left(elapsed), right(elapsed))
+    left_step = left(elapsed)
+    right_step = right(elapsed)
+    return _kron(left_step, right_step)
 
 
 def _kron(left: Floats, right: Floats) -> Floats:
-    return np.asarray(np.kron(left, right), dtype=np.float64)
+    product = np.kron(left, right)
+    return np.asarray(product, dtype=np.float64)

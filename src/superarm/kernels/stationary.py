@@ -11,7 +11,8 @@ import numpy as np
 from superarm.core import Floats
 from superarm.core.errors import ShapeError
 
-from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
+from .base import DEFAULT_BOUNDS, Bounds, Kernel
+from .checks import set_columns, set_positive
 from .distances import Lengthscale
 
 

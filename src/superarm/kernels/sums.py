@@ -38,8 +38,10 @@ class Sum(Combination):
 
     def _with_gradient(self, X: Floats) -> CovarianceGradient:
         parts = [covariance_gradient(part, X) for part in self.kernels]
-        K = np.sum([part.covariance for part in parts], axis=0)
-        gradient = np.concatenate([part.gradient for part in parts], axis=2)
+        covariances = [part.covariance for part in parts]
+        gradients = [part.gradient for part in parts]
+        K = np.sum(covariances, axis=0)
+        gradient = np.concatenate(gradients, axis=2)
         return CovarianceGradient(K, gradient)
 
     def _input_gradient(
@@ -59,8 +61,12 @@ class Sum(Combination):
         count = len(self.kernels)
         share = box.tolerance / count
         forms = features_of_all(self.kernels, box, [share] * count)
-        return None if forms is None else sum_features(forms)
+        if forms is None:
+            return None
+        return sum_features(forms)
 
     def _state_space(self, tolerance: float) -> StateSpace | None:
         parts = state_spaces_of(self.kernels, tolerance)
-        return None if parts is None else add_states(parts)
+        if parts is None:
+            return None
+        return add_states(parts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +11,8 @@ from superarm.core import Floats
 from superarm.core.errors import InputError
 from superarm.core.registry import register
 
-from .base import FIXED, Bounds, set_positive
+from .base import FIXED, Bounds, Gradients
+from .checks import set_positive
 from .single_column import SingleColumn
 from .state_space import StateSpace, exponential_decay
 
@@ -58,8 +58,9 @@ class Temporal(SingleColumn):
         return factor
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
-        other = X if Y is None else Y
-        K = np.subtract.outer(X[:, 0], other[:, 0])
+        times = X[:, 0]
+        other_times = times if Y is None else Y[:, 0]
+        K = np.subtract.outer(times, other_times)
         np.abs(K, out=K)
         K *= self._log_factor
         return np.exp(K, out=K)
@@ -67,23 +68,30 @@ class Temporal(SingleColumn):
     def _diagonal(self, X: Floats) -> Floats:
         return np.ones(len(X))
 
-    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+    def _gradients(self, X: Floats, K: Floats) -> Gradients:
         # ∂K/∂log ε = −½ ε/(1 − ε) |s − t| K
-        elapsed = np.abs(np.subtract.outer(X[:, 0], X[:, 0]))
+        times = X[:, 0]
+        elapsed = np.subtract.outer(times, times)
+        np.abs(elapsed, out=elapsed)
         factor = -0.5 * self.epsilon / (1.0 - self.epsilon)
-        return {"epsilon": [K * elapsed * factor]}
+        along_epsilon = K * elapsed * factor
+        return {"epsilon": [along_epsilon]}
 
     def _input_gradient(
         self, X: Floats, Y: Floats, weights: Floats, columns: list[int]
     ) -> Floats:
-        elapsed = np.subtract.outer(X[:, 0], Y[:, 0])
+        times = X[:, 0]
+        other_times = Y[:, 0]
+        elapsed = np.subtract.outer(times, other_times)
         # The sign is 0 at equal times, where k has a kink.
         slope = np.sign(elapsed)
         slope *= self._covariance(X, Y)
         slope *= weights
         sums = slope.sum(axis=1)
         gradient = self._log_factor * sums
-        return np.repeat(gradient[:, None], len(columns), axis=1)
+        count = len(columns)
+        return np.repeat(gradient[:, None], count, axis=1)
 
     def _state_space(self, tolerance: float) -> StateSpace | None:
-        return exponential_decay(-float(self._log_factor))
+        rate = -float(self._log_factor)
+        return exponential_decay(rate)

@@ -29,10 +29,13 @@ class ByNumber:
     column: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", read_only(as_vector(self.values, "values")))
-        object.__setattr__(self, "column", as_count(self.column, "column", 0))
+        values = as_vector(self.values, "values")
+        object.__setattr__(self, "values", read_only(values))
+        column = as_count(self.column, "column", 0)
+        object.__setattr__(self, "column", column)
 
     def __call__(self, rows: Floats) -> Floats:
+        values = self.values
         column = rows[:, self.column]
-        numbers = as_numbers(column, len(self.values), "arms", self.column)
-        return np.asarray(self.values[numbers])
+        numbers = as_numbers(column, len(values), "arms", self.column)
+        return np.asarray(values[numbers])

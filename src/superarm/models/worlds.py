@@ -77,7 +77,8 @@ class GaussianNoise(ABC):
 
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
         positions = decision.positions
-        rewards = self.means(offer)[positions] + noise[positions]
+        expected = self.means(offer)[positions]
+        rewards = expected + noise[positions]
         return Feedback(positions=positions, rewards=rewards)
 
 

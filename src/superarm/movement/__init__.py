@@ -7,6 +7,7 @@ from .descent import TreeDescent as TreeDescent
 from .forest import Forest as Forest
 from .forest import Move as Move
 from .forest import Stand as Stand
+from .frt import frt_tree as frt_tree
 from .metrics import ActionMetric as ActionMetric
 from .metrics import MatrixMetric as MatrixMetric
 from .metrics import PointMetric as PointMetric
@@ -17,4 +18,3 @@ from .offline import offline_optimum as offline_optimum
 from .switching import Distance as Distance
 from .switching import Switch as Switch
 from .tree import Tree as Tree
-from .tree import frt_tree as frt_tree

@@ -13,16 +13,27 @@ from .descent import MOST_STEPS
 _FLOATS = "f8[::1]"
 _INTS = "i8[::1]"
 
-# Arguments as in match_up: order, until, begun; before, after; source, target; mass.
-_MATCH_ARGUMENTS = ", ".join([_INTS] * 3 + [_FLOATS] * 2 + [_INTS] * 2 + [_FLOATS])
+# Arguments as in match_up: order, ends, begins; before, after; source, target; mass.
+_MATCH_ARGUMENTS = [_INTS] * 3 + [_FLOATS] * 2 + [_INTS] * 2 + [_FLOATS]
+_MATCH_SIGNATURE = f"i8({', '.join(_MATCH_ARGUMENTS)})"
+# As in draw_from: source, target, mass; action, share.
+_DRAW_SIGNATURE = f"Tuple((i8, f8))({_INTS}, {_INTS}, {_FLOATS}, i8, f8)"
+# As in descend: parent; rate, delta, q, c, after.
+_DESCEND_ARGUMENTS = [_INTS] + [_FLOATS] * 5
+_DESCEND_SIGNATURE = f"void({', '.join(_DESCEND_ARGUMENTS)})"
 
-match = compiled(f"i8({_MATCH_ARGUMENTS})")(match_up)
-draw = compiled(f"Tuple((i8, f8))({_INTS}, {_INTS}, {_FLOATS}, i8, f8)")(draw_from)
+match = compiled(_MATCH_SIGNATURE)(match_up)
+draw = compiled(_DRAW_SIGNATURE)(draw_from)
 
 
-@compiled(f"void({_INTS}, {', '.join([_FLOATS] * 5)})")
+@compiled(_DESCEND_SIGNATURE)
 def descend(
-    parent: Ints, rate: Floats, delta: Floats, q: Floats, c: Floats, after: Floats
+    parent: Ints,
+    rate: Floats,
+    delta: Floats,
+    q: Floats,
+    c: Floats,
+    after: Floats,
 ) -> None:
     """Compiled ``TreeDescent._step_by_level``: from the last vertex to the root, siblings together.
 
@@ -45,14 +56,19 @@ def descend(
             lowest = min(lowest, c[v])
         b = inf
         for v in range(begin, last + 1):
-            ratio = (1.0 + delta[v]) / (q[v] + delta[v])
-            b = min(b, c[v] - lowest + log(ratio) / rate[v])
+            cost = c[v] - lowest
+            a = q[v] + delta[v]
+            ratio = (1.0 + delta[v]) / a
+            upper = cost + log(ratio) / rate[v]
+            b = min(b, upper)
         total = 1.0
         for _ in range(MOST_STEPS):
             total = 0.0
             slope = 0.0
             for v in range(begin, last + 1):
-                e = (q[v] + delta[v]) * exp(rate[v] * (b - (c[v] - lowest)))
+                cost = c[v] - lowest
+                a = q[v] + delta[v]
+                e = a * exp(rate[v] * (b - cost))
                 after[v] = max(e - delta[v], 0.0)
                 if after[v] > 0.0:
                     total += after[v]
@@ -63,7 +79,8 @@ def descend(
             b = lower
         mean = 0.0
         for v in range(begin, last + 1):
+            cost = c[v] - lowest
             after[v] /= total
-            mean += after[v] * (c[v] - lowest)
+            mean += after[v] * cost
         c[above] = lowest + mean
         last = begin - 1

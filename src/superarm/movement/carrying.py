@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +33,9 @@ def start_of(offer: Offer) -> int | None:
         raise InputError(
             f"the previous action names {len(positions)} arms; a walk is at one action at a time"
         )
-    return int(positions[0]) if len(positions) else None
+    if len(positions) == 0:
+        return None
+    return int(positions[0])
 
 
 class Walk(NamedTuple):
@@ -50,15 +53,16 @@ class Walk(NamedTuple):
             trees: Whether to include its trees, for a reader that does not have them.
             move: The move that led there.
         """
+        stand = self.stand
         stored_trees = self.forest.trees if trees else ()
         scalars: dict[str, float] = {
             "walk": self.number,
-            "tree": self.stand.tree,
-            "action": self.stand.action,
+            "tree": stand.tree,
+            "action": stand.action,
             "step": self.step,
             "trees": len(stored_trees),
         }
-        arrays: dict[str, Any] = {"q": self.stand.q}
+        arrays: dict[str, Any] = {"q": stand.q}
         if move is not None:
             arrays["distribution"] = move.distribution
             scalars["distance"] = move.distance
@@ -81,19 +85,40 @@ def walk_of(
         known: The trees to use where the state has none.
     """
     state = up_to_date(state, KIND, _SCHEMA, "a walk on trees")
-    count = as_count(state.scalar("trees"), "trees", 0, MOST_TREES)
-    trees = [_tree_of(state, k) for k in range(count)]
-    forest = Forest(metric, trees, kappa=kappa) if trees else known
+    trees = _trees_of(state)
+    forest = known
+    if trees:
+        forest = Forest(metric, trees, kappa=kappa)
     if forest is None:
         raise InputError("the decision carries no trees, and none were drawn before")
-    tree = as_count(state.scalar("tree"), "tree", 0, len(forest.trees) - 1)
+    stand = _stand_of(state, forest)
+    number = _count_of(state, "walk")
+    step = _count_of(state, "step")
+    return Walk(forest, number, stand, step)
+
+
+def _stand_of(state: State, forest: Forest) -> Stand:
+    """Where the walk of a state is on the forest, checked."""
+    last_tree = len(forest.trees) - 1
+    tree = _count_of(state, "tree", last_tree)
     action: int = state.scalar("action")
     if action != NOWHERE:
-        action = as_count(action, "action", 0, len(metric) - 1)
+        last_action = len(forest.metric) - 1
+        action = _count_of(state, "action", last_action)
     q = _probabilities_of(state, forest.trees[tree])
-    number = as_count(state.scalar("walk"), "walk", 0)
-    step = as_count(state.scalar("step"), "step", 0)
-    return Walk(forest, number, Stand(tree, q, action), step)
+    return Stand(tree, q, action)
+
+
+def _count_of(state: State, name: str, most: float = math.inf) -> int:
+    """A count of a state, checked."""
+    value = state.scalar(name)
+    return as_count(value, name, 0, most)
+
+
+def _trees_of(state: State) -> list[Tree]:
+    """The trees of a state; none if it was stored without them."""
+    count = _count_of(state, "trees", MOST_TREES)
+    return [_tree_of(state, k) for k in range(count)]
 
 
 def _tree_of(state: State, k: int) -> Tree:
@@ -107,12 +132,17 @@ def _tree_of(state: State, k: int) -> Tree:
 
 def _probabilities_of(state: State, tree: Tree) -> Floats:
     """The conditional probabilities q of a state, (v,), checked."""
-    q = read_only(as_vector(state.array("q"), "q", len(tree.parent)))
-    sums = np.bincount(tree.parent[1:], q[1:], minlength=len(q))  # of siblings
+    parent = tree.parent
+    stored = state.array("q")
+    q = read_only(as_vector(stored, "q", len(parent)))
+    below_root = slice(1, None)
+    sums = np.bincount(parent[below_root], q[below_root], minlength=len(q))
     is_inner = tree.sizes > 1
     errors = np.abs(sums[is_inner] - 1.0)
-    slack = _SLACK / (1 + len(tree.levels))
-    if q.min() < 0.0 or (errors > slack).any():
+    depth = len(tree.levels)
+    slack = _SLACK / (1 + depth)
+    is_off = (errors > slack).any()
+    if q.min() < 0.0 or is_off:
         raise StateError(
             "this state is damaged: its probabilities do not sum to 1 at every vertex"
         )
@@ -139,6 +169,8 @@ def expected_costs(decision: Decision, costs: Floats) -> Costs | None:
     carry = decision.carry
     if carry is None or carry.kind != KIND:
         return None
-    distribution = as_vector(carry.array("distribution"), "distribution", len(costs))
+    stored = carry.array("distribution")
+    distribution = as_vector(stored, "distribution", len(costs))
+    service = float(distribution @ costs)
     distance = as_number(carry.scalar("distance"), "distance", 0.0)
-    return Costs(float(distribution @ costs), distance)
+    return Costs(service, distance)

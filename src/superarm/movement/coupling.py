@@ -58,8 +58,8 @@ class Coupling(NamedTuple):
         if total > 0.0:
             return Row(self.target[entries], mass / total)
         targets, place = np.unique(self.target, return_inverse=True)
-        shares = np.bincount(place, self.mass)
-        return Row(targets, shares / shares.sum())
+        masses = np.bincount(place, self.mass)
+        return Row(targets, masses / masses.sum())
 
     def cost(self, distances: Floats) -> float:
         """The expected distance moved.
@@ -67,7 +67,8 @@ class Coupling(NamedTuple):
         Args:
             distances: Between each two actions, (n, n).
         """
-        return float(self.mass @ distances[self.source, self.target])
+        moved = distances[self.source, self.target]
+        return float(self.mass @ moved)
 
 
 class TreeCoupling:
@@ -89,13 +90,15 @@ class TreeCoupling:
         else:
             self._match = match_up
             self._draw = draw_from
-        # Arguments of match_up: actions side by side, and the vertices that close after each.
+        # Arguments of match_up: actions side by side, and the vertices that end after each.
+        first = tree.first
+        self._order = np.argsort(first[tree.leaf])
         inner = np.flatnonzero(tree.sizes > 1)
-        ends = (tree.first + tree.sizes)[inner]
-        closing = np.lexsort((-inner, ends))  # the lower ones first
-        self._order = np.argsort(tree.first[tree.leaf])
-        self._until = np.searchsorted(ends[closing], np.arange(1, len(tree) + 2))
-        self._begun = tree.first[inner[closing]]
+        ends = first[inner] + tree.sizes[inner]
+        by_end = np.lexsort((-inner, ends))  # the lower ones first
+        counts = np.arange(1, len(tree) + 2)
+        self._ends = np.searchsorted(ends[by_end], counts)
+        self._begins = first[inner[by_end]]
 
     def between(self, before: Floats, after: Floats) -> Coupling:
         """The coupling of two distributions that moves the least on the tree.
@@ -107,19 +110,21 @@ class TreeCoupling:
         n = len(self.tree)
         before = _as_plain(before, "before", n)
         after = _as_plain(after, "after", n)
-        source = np.empty(2 * n, dtype=np.intp)
-        target = np.empty(2 * n, dtype=np.intp)
-        mass = np.empty(2 * n)
+        most = 2 * n  # entries
+        source = np.empty(most, dtype=np.intp)
+        target = np.empty(most, dtype=np.intp)
+        mass = np.empty(most)
         count = self._match(
-            self._order, self._until, self._begun, before, after, source, target, mass
+            self._order, self._ends, self._begins, before, after, source, target, mass
         )
         if count == BAD_BEFORE:
             _refuse(before, "before")
         if count == BAD_AFTER:
             _refuse(after, "after")
-        return Coupling(source[:count], target[:count], mass[:count])
+        entries = slice(count)
+        return Coupling(source[entries], target[entries], mass[entries])
 
-    def lead(self, plan: Coupling, action: int, rng: Rng) -> Draw:
+    def draw(self, plan: Coupling, action: int, rng: Rng) -> Draw:
         """Draw from the row of an action, without computing the row.
 
         Args:
@@ -128,37 +133,45 @@ class TreeCoupling:
             rng: The random generator.
         """
         share = rng.random()
-        target, probability = self._draw(*plan, action, share)
-        if target == _NONE:
-            targets, probabilities = plan.row(action)
-            sources = np.zeros_like(targets)
-            target, probability = self._draw(sources, targets, probabilities, 0, share)
-        return Draw(int(target), float(probability))
+        source, target, mass = plan
+        drawn, probability = self._draw(source, target, mass, action, share)
+        if drawn == _NONE:
+            target, mass = plan.row(action)
+            source = np.zeros_like(target)
+            drawn, probability = self._draw(source, target, mass, 0, share)
+        return Draw(int(drawn), float(probability))
 
 
 def _refuse(values: Floats, name: str) -> None:
     """Raise, because the values are not a distribution."""
     as_vector(values, name)  # raises if an entry is not finite
-    message = (
-        f"{name} sums to {values.sum():g}, and its smallest entry is {values.min():g}"
-    )
+    total = values.sum()
+    smallest = values.min()
+    message = f"{name} sums to {total:g}, and its smallest entry is {smallest:g}"
     raise InputError(f"{message}; give probabilities, 0 or more, that sum to 1")
 
 
 def _as_plain(values: Floats, name: str, n: int) -> Floats:
     """A vector that compiled code accepts, which needs it writable; a copy if necessary."""
-    is_array = type(values) is np.ndarray and values.dtype == np.float64
-    if is_array and values.shape == (n,):
+    if type(values) is np.ndarray and values.shape == (n,):
         flags = values.flags
-        if flags.c_contiguous and flags.writeable:
+        is_usable = flags.c_contiguous and flags.writeable
+        if values.dtype == np.float64 and is_usable:
             return values
-    return np.array(as_vector(values, name, n))
+    vector = as_vector(values, name, n)
+    return np.array(vector)
 
 
 def match_up(
-    order: Ints, until: Ints, begun: Ints, before: Floats, after: Floats,
-    source: Ints, target: Ints, mass: Floats,
-) -> int:  # fmt: skip
+    order: Ints,
+    ends: Ints,
+    begins: Ints,
+    before: Floats,
+    after: Floats,
+    source: Ints,
+    target: Ints,
+    mass: Floats,
+) -> int:
     """Fill in the entries of the coupling and return their number, or BAD_BEFORE or BAD_AFTER.
 
     Actions are visited side by side. Two stacks hold the actions with too much and those with too
@@ -166,8 +179,8 @@ def match_up(
 
     Args:
         order: The actions, side by side, (n,).
-        until: The vertices until[place] … until[place + 1] − 1 end at this place, (n + 1,).
-        begun: Where each of these vertices begins.
+        ends: The vertices ends[place] … ends[place + 1] − 1 end at this place, (n + 1,).
+        begins: The place where each of these vertices begins.
         before: Probability of each action, (n,).
         after: The same after the move.
         source: Receives the actions that mass leaves, (2n,).
@@ -211,8 +224,8 @@ def match_up(
             taker[takers] = action
             lack[takers] = after[action] - stays
             takers += 1
-        for vertex in range(until[place], until[place + 1]):
-            start = begun[vertex]
+        for vertex in range(ends[place], ends[place + 1]):
+            start = begins[vertex]
             least_givers = givers_before[start]
             least_takers = takers_before[start]
             while givers > least_givers and takers > least_takers:

@@ -32,7 +32,7 @@ from superarm.core.inputs import (
     require_type,
 )
 
-from .tree import Tree
+from .tree import Level, Tree
 
 KAPPA = (1.0, 1e100)  # smallest and largest
 MOST_STEPS = 200  # of Newton's method, which needs about ten
@@ -59,15 +59,23 @@ class TreeDescent:
 
             self._descend = descend
         self._parent = tree.parent.copy()  # compiled code needs writable arrays
-        self.theta = tree.sizes / tree.sizes[np.maximum(tree.parent, 0)]
+        parents = np.maximum(tree.parent, 0)  # the root counts as its own parent
+        parent_sizes = tree.sizes[parents]
+        self.theta = tree.sizes / parent_sizes
         self.theta.flags.writeable = False  # walks begin with it
         self.eta = 1.0 - np.log(self.theta)
         self.delta = self.theta / self.eta
+        # κ η / w, below the root.
+        eta = self.eta[1:]
+        weight = tree.weight[1:]
+        rate = self.kappa * eta / weight
         self._rate = np.zeros_like(self.eta)
-        self._rate[1:] = self.kappa * self.eta[1:] / tree.weight[1:]
+        self._rate[1:] = rate
         # An action that costs this much more than another loses all of its mass, whatever q is.
-        emptied = np.log1p(1.0 / self.delta[1:]) / self._rate[1:]
-        self._reach = 1.01 * float(emptied.max(initial=0.0))
+        delta = self.delta[1:]
+        emptied = np.log1p(1.0 / delta) / rate
+        largest = float(emptied.max(initial=0.0))
+        self._reach = 1.01 * largest
 
     def at(self, action: int) -> Floats:
         """q of being at an action for certain (eq. 23); θ below vertices that are not above it.
@@ -75,19 +83,20 @@ class TreeDescent:
         Args:
             action: Number of the action.
         """
-        n = len(self.tree)
-        parent = self.tree.parent
+        tree = self.tree
+        n = len(tree)
         if not 0 <= as_count(action, "action", 0) < n:
             raise UnknownArmError(
                 f"action is {action}; the tree has actions 0 to {n - 1}"
             )
         q = self.theta.copy()
-        vertex = int(self.tree.leaf[action])
+        vertex = int(tree.leaf[action])
         while vertex:
-            siblings = self.tree.children(parent[vertex])
+            parent = int(tree.parent[vertex])
+            siblings = tree.children(parent)
             q[siblings] = 0.0
             q[vertex] = 1.0
-            vertex = int(parent[vertex])
+            vertex = parent
         return q
 
     def distribution(self, q: Floats) -> Floats:
@@ -96,11 +105,14 @@ class TreeDescent:
         Args:
             q: Conditional probabilities, (v,).
         """
+        tree = self.tree
         z = as_vector(q, "q", len(self.delta)).copy()
         z[0] = 1.0
-        for vertices, _ in self.tree.levels:
-            z[vertices] *= z[self.tree.parent[vertices]]
-        return z[self.tree.leaf]
+        for level in tree.levels:
+            vertices = level.vertices
+            parents = tree.parent[vertices]
+            z[vertices] *= z[parents]
+        return z[tree.leaf]
 
     def step(self, q: Floats, costs: Any, available: Bools | None = None) -> Floats:
         """q after a round.
@@ -122,7 +134,8 @@ class TreeDescent:
         if self._descend is None:
             self._step_by_level(q, c, after)
         else:
-            self._descend(self._parent, self._rate, self.delta, q.copy(), c, after)
+            before = q.copy()
+            self._descend(self._parent, self._rate, self.delta, before, c, after)
         return after
 
     def _bar(self, costs: Floats, available: Bools) -> Floats:
@@ -138,8 +151,10 @@ class TreeDescent:
             return costs
         # So far above the others that (q + δ) exp(…) is below δ, whatever b is; counted from the
         # lowest, so that large costs do not swallow the difference.
-        above_lowest = costs - costs[is_open].min()
-        barred = above_lowest[is_open].max() + 2.0 * self._reach
+        lowest = costs[is_open].min()
+        above_lowest = costs - lowest
+        highest = above_lowest[is_open].max()
+        barred = highest + 2.0 * self._reach
         return np.asarray(np.where(is_open, above_lowest, barred))
 
     def _step_by_level(self, q: Floats, c: Floats, after: Floats) -> None:
@@ -147,25 +162,37 @@ class TreeDescent:
         for level in reversed(self.tree.levels):
             vertices = level.vertices
             starts = level.starts
-            counts = level.counts
-            rate = self._rate[vertices]
-            delta = self.delta[vertices]
-            lowest = np.minimum.reduceat(c[vertices], starts)
+            costs = c[vertices]
+            lowest = np.minimum.reduceat(costs, starts)
             # Relative costs, so that large ones lose no digits.
-            cost = c[vertices] - np.repeat(lowest, counts)
-            a = q[vertices] + delta
-            # Where the first child would have all of the mass: b is below, and nothing overflows.
-            upper = cost + np.log((1.0 + delta) / a) / rate
-            b = np.minimum.reduceat(upper, starts)
-            for _ in range(MOST_STEPS):
-                e = a * np.exp(rate * (np.repeat(b, counts) - cost))
-                mass = np.maximum(e - delta, 0.0)
-                excess = np.add.reduceat(mass, starts) - 1.0
-                slopes = np.where(mass > 0.0, rate * e, 0.0)
-                lower = b - excess / np.add.reduceat(slopes, starts)
-                if not (lower < b).any():
-                    break
-                b = np.minimum(lower, b)
-            after[vertices] = mass / np.repeat(1.0 + excess, counts)
-            parents = self.tree.parent[vertices][starts]
-            c[parents] = lowest + np.add.reduceat(after[vertices] * cost, starts)
+            relative = costs - np.repeat(lowest, level.counts)
+            probabilities = self._balance(level, q[vertices], relative)
+            after[vertices] = probabilities
+            means = np.add.reduceat(probabilities * relative, starts)
+            parents = self.tree.parent[vertices]
+            c[parents[starts]] = lowest + means
+
+    def _balance(self, level: Level, q: Floats, cost: Floats) -> Floats:
+        """q' of the vertices of one level, whose siblings sum to 1, by Newton's method."""
+        starts = level.starts
+        counts = level.counts
+        rate = self._rate[level.vertices]
+        delta = self.delta[level.vertices]
+        a = q + delta
+        # Where the first child would have all of the mass: b is below, and nothing overflows.
+        log_ratio = np.log((1.0 + delta) / a)
+        upper = cost + log_ratio / rate
+        b = np.minimum.reduceat(upper, starts)
+        for _ in range(MOST_STEPS):
+            gap = np.repeat(b, counts) - cost
+            e = a * np.exp(rate * gap)
+            mass = np.maximum(e - delta, 0.0)
+            excess = np.add.reduceat(mass, starts) - 1.0
+            slopes = np.where(mass > 0.0, rate * e, 0.0)
+            slope = np.add.reduceat(slopes, starts)
+            lower = b - excess / slope
+            if not (lower < b).any():
+                break
+            b = np.minimum(lower, b)
+        totals = np.repeat(1.0 + excess, counts)
+        return np.asarray(mass / totals)

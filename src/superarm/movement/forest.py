@@ -22,8 +22,9 @@ from superarm.core.inputs import (
 
 from .coupling import TreeCoupling
 from .descent import TreeDescent
+from .frt import frt_tree
 from .metrics import ActionMetric
-from .tree import Tree, frt_tree
+from .tree import Tree
 
 NOWHERE = -1  # the action of a walk that has not moved yet
 MOST_TREES = 10_000
@@ -64,7 +65,7 @@ class Forest(Displayable):
     >>> import numpy as np
     >>> from superarm.movement import Forest, PointMetric
     >>> rng = np.random.default_rng(0)
-    >>> forest = Forest.grown(PointMetric(points=[[0.0], [1.0], [5.0]]), rng, trees=4)
+    >>> forest = Forest.grow(PointMetric(points=[[0.0], [1.0], [5.0]]), rng, trees=4)
     >>> stand = forest.begin(0)
     >>> for _ in range(50):
     ...     stand = forest.move(stand, [1.0, 1.0, 0.0], rng).stand
@@ -83,17 +84,19 @@ class Forest(Displayable):
         require_type(metric, ActionMetric, "metric", ", such as PointMetric(points=…)")
         self.metric = metric
         self.trees = tuple(trees)
-        if not self.trees or any(len(tree) != len(metric) for tree in self.trees):
-            raise InputError(
-                f"give one or more trees over the metric's {len(metric)} actions"
-            )
-        self._descents = [
-            TreeDescent(tree, kappa=kappa, backend=backend) for tree in self.trees
-        ]
-        self._couplings = [TreeCoupling(tree, backend=backend) for tree in self.trees]
+        n = len(metric)
+        if not self.trees or any(len(tree) != n for tree in self.trees):
+            raise InputError(f"give one or more trees over the metric's {n} actions")
+        self._descents: list[TreeDescent] = []
+        self._couplings: list[TreeCoupling] = []
+        for tree in self.trees:
+            descent = TreeDescent(tree, kappa=kappa, backend=backend)
+            self._descents.append(descent)
+            coupling = TreeCoupling(tree, backend=backend)
+            self._couplings.append(coupling)
 
     @classmethod
-    def grown(
+    def grow(
         cls,
         metric: ActionMetric,
         rng: Rng,
@@ -124,8 +127,11 @@ class Forest(Displayable):
         if not different.any():
             return np.ones(len(self.trees))
         distances = self.metric.distances[different]
-        ratios = [tree.distances[different] / distances for tree in self.trees]
-        return np.array([np.mean(ratio) for ratio in ratios])
+        stretches = []
+        for tree in self.trees:
+            ratios = tree.distances[different] / distances
+            stretches.append(np.mean(ratios))
+        return np.array(stretches)
 
     def begin(self, action: int | None, walk: int = 0) -> Stand:
         """The start of a walk.
@@ -134,11 +140,13 @@ class Forest(Displayable):
             action: Where it starts; from ``None``, the first step leads anywhere for free.
             walk: Number of the walk; walks take the trees in turn.
         """
-        tree = as_count(walk, "walk", 0) % len(self.trees)
+        number = as_count(walk, "walk", 0)
+        tree = number % len(self.trees)
         descent = self._descents[tree]
         if action is None:
             return Stand(tree, descent.theta, NOWHERE)
-        return Stand(tree, descent.at(action), int(action))
+        q = descent.at(action)
+        return Stand(tree, q, int(action))
 
     def move(
         self,
@@ -165,7 +173,8 @@ class Forest(Displayable):
         before = descent.distribution(stand.q)
         after = descent.distribution(q)
         plan = coupling.between(before, after)
-        action, probability = coupling.lead(plan, stand.action, as_generator(rng))
+        rng = as_generator(rng)
+        action, probability = coupling.draw(plan, stand.action, rng)
         moved_stand = Stand(stand.tree, q, action)
         if stand.action == NOWHERE:
             return Move(moved_stand, probability, after, 0.0)
@@ -175,5 +184,6 @@ class Forest(Displayable):
         targets, shares = plan.row(stand.action)
         distribution = np.zeros_like(after)
         distribution[targets] = shares
-        distance = float(shares @ self.metric.distances[stand.action, targets])
+        distances = self.metric.distances[stand.action, targets]
+        distance = float(shares @ distances)
         return Move(moved_stand, probability, distribution, distance)

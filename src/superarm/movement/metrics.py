@@ -60,9 +60,11 @@ class MatrixMetric(ActionMetric):
     repair: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "repair", as_flag(self.repair, "repair"))
+        repair = as_flag(self.repair, "repair")
+        object.__setattr__(self, "repair", repair)
         table = as_features(self.distances, "distances")
-        if table.shape[0] != table.shape[1] or not len(table):
+        rows, columns = table.shape
+        if rows != columns or rows == 0:
             raise ShapeError(
                 f"distances has shape {table.shape}; give one row and column per action"
             )
@@ -70,16 +72,18 @@ class MatrixMetric(ActionMetric):
         loops = np.diag(np.diag(table) != 0.0)
         _refuse(table, loops, "not 0, though it is the same action")
         mean = 0.5 * table + 0.5 * table.T
-        if not self.repair:
-            uneven = np.abs(table - table.T) > _SLACK * mean
+        if not repair:
+            gap = np.abs(table - table.T)
+            uneven = gap > _SLACK * mean
             problem = "different on the way back, {back:g}; repair=True takes the mean"
             _refuse(table, uneven, problem)
         _refuse_sizes(mean)
         detour = _shortest(mean)
         longer = mean > (1.0 + _SLACK) * detour
-        if not self.repair:
+        if not repair:
             _refuse(mean, longer, "longer than a detour; repair=True takes the detour")
-        object.__setattr__(self, "distances", read_only(np.where(longer, detour, mean)))
+        distances = np.where(longer, detour, mean)
+        object.__setattr__(self, "distances", read_only(distances))
 
     def _display_fields(self) -> dict[str, Any]:
         return {"n": len(self)}
@@ -102,18 +106,19 @@ class PointMetric(ActionMetric):
 
     def __post_init__(self) -> None:
         require_choice(self.distance, "distance", tuple(_SCIPY_NAMES))
-        object.__setattr__(self, "scale", as_scale(self.scale, "scale"))
+        scale = as_scale(self.scale, "scale")
+        object.__setattr__(self, "scale", scale)
         points = read_only(as_features(self.points, "points"))
         object.__setattr__(self, "points", points)
-        if not len(points):
+        if len(points) == 0:
             raise ShapeError("points has no rows; give one per action")
         from scipy.spatial.distance import cdist
 
         name = _SCIPY_NAMES[self.distance]
-        between = self.scale * cdist(points, points, name)
-        _refuse_sizes(between)
-        between.flags.writeable = False
-        object.__setattr__(self, "distances", between)
+        distances = scale * cdist(points, points, name)
+        _refuse_sizes(distances)
+        distances.flags.writeable = False
+        object.__setattr__(self, "distances", distances)
 
     def _display_fields(self) -> dict[str, Any]:
         return {"n": len(self.points), "scale": self.scale, "distance": self.distance}
@@ -127,7 +132,10 @@ def metric_between(items: Any, distance: Callable[[Any, Any], float]) -> MatrixM
         distance: Called with each two items.
     """
     listed = list(items)
-    table: Any = [[distance(one, other) for other in listed] for one in listed]
+    table: Any = []
+    for item in listed:
+        row = [distance(item, other) for other in listed]
+        table.append(row)
     return MatrixMetric(distances=table)
 
 
@@ -144,28 +152,32 @@ def shortest_path_metric(links: Any) -> MatrixMetric:
     from scipy.sparse import csr_array, issparse
     from scipy.sparse.csgraph import shortest_path
 
-    lengths: Any = links if issparse(links) else as_features(links, "links")
-    graph = csr_array(lengths)
-    if graph.ndim != 2 or graph.shape[0] != graph.shape[1]:
-        raise InputError(
-            f"links has shape {graph.shape}; give one row and column per node"
-        )
+    link_lengths: Any = links
+    if not issparse(links):
+        link_lengths = as_features(links, "links")
+    graph = csr_array(link_lengths)
+    shape = graph.shape
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise InputError(f"links has shape {shape}; give one row and column per node")
     _refuse_links(graph)
-    between = shortest_path(graph, directed=False)
-    _refuse(between, ~np.isfinite(between), "infinite: no way leads there; link them")
-    return MatrixMetric(distances=0.5 * (between + between.T))
+    lengths = shortest_path(graph, directed=False)
+    is_infinite = ~np.isfinite(lengths)
+    _refuse(lengths, is_infinite, "infinite: no way leads there; link them")
+    distances = 0.5 * (lengths + lengths.T)
+    return MatrixMetric(distances=distances)
 
 
 def _refuse_links(graph: Any) -> None:
     """Name the first link whose length is not above 0."""
     links = graph.tocoo()
-    wrong = np.flatnonzero(~(links.data > 0.0))
-    if len(wrong):
-        link = wrong[0]
-        raise InputError(
-            f"the link from {links.row[link]} to {links.col[link]} is {links.data[link]:g}; "
-            "give links of lengths above 0"
-        )
+    is_positive = links.data > 0.0
+    if is_positive.all():
+        return
+    link = int(np.argmin(is_positive))
+    raise InputError(
+        f"the link from {links.row[link]} to {links.col[link]} is {links.data[link]:g}; "
+        "give links of lengths above 0"
+    )
 
 
 def _shortest(distances: Floats) -> Floats:
@@ -174,14 +186,16 @@ def _shortest(distances: Floats) -> Floats:
     from scipy.sparse.csgraph import floyd_warshall
 
     # Sparse, because in a dense array scipy ignores links below 1e-8.
-    return np.asarray(floyd_warshall(csr_array(distances), directed=False))
+    graph = csr_array(distances)
+    return np.asarray(floyd_warshall(graph, directed=False))
 
 
 def _refuse_sizes(distances: Floats) -> None:
     """Name actions at the same place, or too far apart for floating point."""
     different = ~np.eye(len(distances), dtype=bool)
+    coincide = different & (distances == 0.0)
     problem = "0, though they are different actions; make them one, or move them apart"
-    _refuse(distances, different & (distances == 0.0), problem)
+    _refuse(distances, coincide, problem)
     sizes = np.where(different, distances, 1.0)
     _require_scale_at(sizes, int(sizes.argmin()))
     _require_scale_at(sizes, int(sizes.argmax()))
@@ -198,6 +212,8 @@ def _refuse(distances: Floats, wrong: Any, problem: str) -> None:
     if not wrong.any():
         return
     one, other = np.argwhere(wrong)[0].tolist()
-    distance = f"the distance from action {one} to {other} is {distances[one, other]:g}"
-    explanation = problem.format(back=distances[other, one])
-    raise InputError(f"{distance}, which is {explanation}")
+    forth = distances[one, other]
+    back = distances[other, one]
+    message = f"the distance from action {one} to {other} is {forth:g}"
+    explanation = problem.format(back=back)
+    raise InputError(f"{message}, which is {explanation}")

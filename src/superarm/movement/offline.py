@@ -23,7 +23,9 @@ class OfflinePath(NamedTuple):
     @property
     def total(self) -> float:
         """The cost of all rounds."""
-        return float(self.service.sum() + self.movement.sum())
+        service = self.service.sum()
+        movement = self.movement.sum()
+        return float(service + movement)
 
 
 def offline_optimum(costs: Any, metric: ActionMetric, start: int) -> OfflinePath:
@@ -49,23 +51,27 @@ def offline_optimum(costs: Any, metric: ActionMetric, start: int) -> OfflinePath
         raise UnknownArmError(f"start is {start}; the metric has actions 0 to {n - 1}")
     actions = _cheapest_actions(table, metric.distances, start)
     before = np.concatenate([[start], actions[:-1]])
-    service = table[np.arange(len(table)), actions]
-    return OfflinePath(actions, service, metric.distances[before, actions])
+    rounds = np.arange(len(table))
+    service = table[rounds, actions]
+    movement = metric.distances[before, actions]
+    return OfflinePath(actions, service, movement)
 
 
 def _cheapest_actions(table: Floats, distances: Floats, start: int) -> Ints:
     """The actions of the cheapest path, (T,)."""
     rounds, n = table.shape
-    every = np.arange(n)
+    all_actions = np.arange(n)
     previous = np.empty(table.shape, dtype=np.intp)  # the best action before each one
-    least = np.where(every == start, 0.0, np.inf)  # cost of being at each action
-    for step, row in enumerate(table):
-        through = least[:, None] + distances
-        previous[step] = np.argmin(through, axis=0)
-        least = through[previous[step], every] + row
+    least = np.full(n, np.inf)  # cost of being at each action
+    least[start] = 0.0
+    for step, costs in enumerate(table):
+        through = least[:, None] + distances  # from each action to each action
+        best = np.argmin(through, axis=0)
+        previous[step] = best
+        least = through[best, all_actions] + costs
     actions = np.empty(rounds, dtype=np.intp)
     action = int(np.argmin(least))
-    for step in range(rounds - 1, -1, -1):
+    for step in reversed(range(rounds)):
         actions[step] = action
         action = int(previous[step, action])
     return actions

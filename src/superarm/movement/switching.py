@@ -43,22 +43,26 @@ class Distance:
     fixed_arms = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", as_positive(self.scale, "scale"))
-        if self.columns is not None:
-            columns = as_positions(self.columns, "columns")
-            if len(columns) == 0 or columns.min() < 0:
-                raise InputError(
-                    f"columns is {self.columns!r}; name feature columns, from 0 on"
-                )
-            object.__setattr__(self, "columns", tuple(columns.tolist()))
+        scale = as_positive(self.scale, "scale")
+        object.__setattr__(self, "scale", scale)
+        if self.columns is None:
+            return
+        columns = as_positions(self.columns, "columns")
+        if len(columns) == 0 or columns.min() < 0:
+            raise InputError(
+                f"columns is {self.columns!r}; name feature columns, from 0 on"
+            )
+        object.__setattr__(self, "columns", tuple(columns.tolist()))
 
     def costs(self, offer: Offer) -> Floats:
         points = self._points(offer)
         previous = previous_positions(offer)
         if not len(previous):
             return np.zeros(len(points))
-        offsets = points[:, None, :] - points[previous][None, :, :]  # (n, m, d)
-        distances = np.sqrt(np.square(offsets).sum(axis=2))
+        previous_points = points[previous]  # (m, d)
+        offsets = points[:, None] - previous_points[None]  # (n, m, d)
+        squares = np.square(offsets).sum(axis=2)
+        distances = np.sqrt(squares)
         nearest: Floats = distances.min(axis=1)
         return self.scale * nearest
 
@@ -67,12 +71,13 @@ class Distance:
         features = offer.arms.features
         if self.columns is None:
             return features
+        columns = list(self.columns)
         width = features.shape[1]
-        if max(self.columns) >= width:
+        if max(columns) >= width:
             raise InputError(
-                f"columns is {list(self.columns)}, but arms have {width} feature columns"
+                f"columns is {columns}, but arms have {width} feature columns"
             )
-        return features[:, list(self.columns)]
+        return features[:, columns]
 
 
 @register("switching", "switch")
@@ -100,27 +105,30 @@ class Switch:
     fixed_arms = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cost", as_number(self.cost, "cost", 0.0))
-        if self.weights is not None:
-            weights = as_vector(self.weights, "weights")
-            if (weights < 0.0).any():
-                raise InputError(
-                    f"an arm weighs {weights.min():g}; weights are 0 or more"
-                )
-            object.__setattr__(self, "weights", read_only(weights))
+        cost = as_number(self.cost, "cost", 0.0)
+        object.__setattr__(self, "cost", cost)
+        if self.weights is None:
+            return
+        weights = as_vector(self.weights, "weights")
+        if (weights < 0.0).any():
+            raise InputError(f"an arm weighs {weights.min():g}; weights are 0 or more")
+        object.__setattr__(self, "weights", read_only(weights))
 
     def costs(self, offer: Offer) -> Floats:
         n = len(offer.arms)
-        if self.weights is not None and len(self.weights) != n:
+        weights = self.weights
+        if weights is None:
+            weights = np.ones(n)
+        if len(weights) != n:
             raise ShapeError(
-                f"{n} arms are on offer, but there are {len(self.weights)} weights"
+                f"{n} arms are on offer, but there are {len(weights)} weights"
             )
         if offer.previous_action is None:
             return np.zeros(n)
         # After an empty super arm, all arms are newly entered.
-        weights = np.ones(n) if self.weights is None else self.weights
         costs: Floats = self.cost * weights
-        costs[previous_positions(offer)] = 0.0
+        previous = previous_positions(offer)
+        costs[previous] = 0.0
         return costs
 
 
@@ -134,7 +142,8 @@ def previous_positions(offer: Offer) -> Ints:
         return np.empty(0, dtype=np.intp)
     positions = as_positions(offer.previous_action, "the previous action")
     n = len(offer.arms)
-    if len(positions) and (positions.min() < 0 or positions.max() >= n):
+    is_unknown = (positions < 0) | (positions >= n)
+    if is_unknown.any():
         raise UnknownArmError(
             f"the previous action names arms {positions.tolist()[:9]}, but the offer has arms 0 to "
             f"{n - 1}; where arms change from round to round, write a cost of your own"

@@ -1,8 +1,4 @@
-"""Random hierarchically separated trees in place of a metric, by FRT.
-
-*A tight bound on approximating arbitrary metrics by tree metrics* [fakcharoenphol2004tight], as used by
-*Movement Penalized Bayesian Optimization with Application to Wind Energy Systems*
-[ramesh2022movement, appendix B].
+"""Rooted trees whose leaves are actions.
 
 ==========  ============================================================================
 ``v``       vertices, numbered level by level from the root 0: the children of a vertex
@@ -15,33 +11,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Ints, Rng
+from superarm.core import Floats, Ints
 from superarm.core.display import Displayable
 from superarm.core.errors import InputError
 from superarm.core.inputs import (
-    as_generator,
-    as_number,
     as_positions,
     as_vector,
     read_only,
     require_scale,
-    require_type,
 )
 
-from .metrics import ActionMetric
-
-# The arrays that define a tree, as files and states name them.
-TREE_ARRAYS = ("parent", "weight", "leaf")
-TAU = (1.01, 1e6)  # smallest and largest
-_ROOT = 0
-_NO_PARENT = -1
-_ROWS = 512  # rows of distances that are compared at a time
+ROOT = 0
+NO_PARENT = -1  # of the root
 
 
 class Level(NamedTuple):
@@ -80,10 +67,12 @@ class Tree(Displayable):
                 "parent must begin with −1, the root, and number vertices level by level"
             )
         children = np.bincount(parent[1:], minlength=len(parent))
-        if (children == 1).any():
-            vertex = int(np.argmax(children == 1))
+        has_one_child = children == 1
+        if has_one_child.any():
+            vertex = int(np.argmax(has_one_child))
             raise InputError(f"vertex {vertex} has one child; join the two")
-        if sorted(leaf.tolist()) != np.flatnonzero(children == 0).tolist():
+        leaves = np.flatnonzero(children == 0)
+        if not np.array_equal(np.sort(leaf), leaves):
             raise InputError("leaf must name every vertex without children once")
         _check_weights(weight, parent)
         object.__setattr__(self, "parent", read_only(parent))
@@ -110,8 +99,10 @@ class Tree(Displayable):
             # The parents of this level are all vertices before it.
             stop = int(np.searchsorted(self.parent, start, side="left"))
             parents = self.parent[start:stop]
-            starts = np.flatnonzero(np.diff(parents, prepend=-2))
-            levels.append(Level(slice(start, stop), starts))
+            changes = np.diff(parents, prepend=-2)  # no vertex has the parent −2
+            starts = np.flatnonzero(changes)
+            level = Level(slice(start, stop), starts)
+            levels.append(level)
             start = stop
         return levels
 
@@ -121,13 +112,15 @@ class Tree(Displayable):
         Args:
             vertex: Number of the vertex.
         """
-        start, stop = np.searchsorted(self.parent, [vertex, vertex + 1]).tolist()
+        ends = np.searchsorted(self.parent, [vertex, vertex + 1])
+        start, stop = ends.tolist()
         return slice(start, stop)
 
     @cached_property
     def sizes(self) -> Ints:
         """|L(u)|: the number of actions at or below each vertex, (v,)."""
-        return self.masses(np.ones(len(self))).astype(np.intp)
+        ones = np.ones(len(self))
+        return self.masses(ones).astype(np.intp)
 
     @cached_property
     def first(self) -> Ints:
@@ -139,7 +132,8 @@ class Tree(Displayable):
             before = np.cumsum(sizes) - sizes  # actions of the level before each vertex
             before_siblings = np.repeat(before[level.starts], level.counts)
             parents = self.parent[vertices]
-            first[vertices] = first[parents] + before - before_siblings
+            parents_first = first[parents]
+            first[vertices] = parents_first + before - before_siblings
         return first
 
     def masses(self, distribution: Floats) -> Floats:
@@ -151,8 +145,9 @@ class Tree(Displayable):
         z = np.zeros(len(self.parent))
         z[self.leaf] = distribution
         for vertices, starts in reversed(self.levels):
-            parents = self.parent[vertices][starts]
-            z[parents] = np.add.reduceat(z[vertices], starts)
+            parents = self.parent[vertices]
+            sums = np.add.reduceat(z[vertices], starts)
+            z[parents[starts]] = sums
         return z
 
     def distance(self, one: Floats, other: Floats) -> float:
@@ -162,7 +157,8 @@ class Tree(Displayable):
             one: Probability of each action, (n,).
             other: The same of another distribution.
         """
-        moved = np.abs(self.masses(one) - self.masses(other))
+        difference = self.masses(one) - self.masses(other)
+        moved = np.abs(difference)
         return float(self.weight @ moved)
 
     @cached_property
@@ -178,155 +174,39 @@ class Tree(Displayable):
         for vertex in reversed(vertices):
             children = vertices[self.children(vertex)]
             for child in children:
-                height[first[child] : last[child]] += self.weight[child]
+                below = slice(first[child], last[child])
+                height[below] += self.weight[child]
             for child in children:
                 below = slice(first[child], last[child])
                 right = slice(last[child], last[vertex])  # below its right siblings
                 distances[below, right] = height[below, None] + height[right]
         distances += distances.T
-        place = first[self.leaf]
-        return np.asarray(distances[np.ix_(place, place)])
+        places = first[self.leaf]
+        entries = np.ix_(places, places)
+        return np.asarray(distances[entries])
 
 
 def _is_by_level(parent: Ints) -> bool:
     """Whether vertices are numbered level by level from the root."""
     v = len(parent)
-    if v == 0 or parent[_ROOT] != _NO_PARENT:
+    if v == 0 or parent[ROOT] != NO_PARENT:
         return False
     parents = parent[1:]
-    rising = (parents >= 0).all() and (np.diff(parents) >= 0).all()
-    return bool(rising and (parents < np.arange(1, v)).all())
+    vertices = np.arange(1, v)
+    is_not_negative = (parents >= 0).all()
+    is_rising = (np.diff(parents) >= 0).all()
+    is_before = (parents < vertices).all()
+    return bool(is_not_negative and is_rising and is_before)
 
 
 def _check_weights(weight: Floats, parent: Ints) -> None:
+    """Refuse weights that are not positive, or that grow from the root to the leaves."""
     below = weight[1:]
-    if not (below > 0.0).all() or weight[_ROOT] != 0.0:
+    if not (below > 0.0).all() or weight[ROOT] != 0.0:
         raise InputError("weights must be above 0, and 0 for the root")
     require_scale(below, "weight")
     parents = parent[1:]
-    above = np.where(parents > _ROOT, weight[parents], np.inf)
+    has_edge_above = parents > ROOT
+    above = np.where(has_edge_above, weight[parents], np.inf)
     if (below > above).any():
         raise InputError("weights must not grow from the root to the leaves")
-
-
-def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
-    """A random τ-HST over the actions [fakcharoenphol2004tight].
-
-    It never shortens a distance, and on average lengthens none by more than O(log n).
-
-    With the smallest distance as the unit and β = τ^U, a cluster of level i has the radius βτ^{i−1}
-    around the first action, in random order, that reaches its members; the edge above it weighs
-    τ^{i+1}. The root is of the lowest level i with τ^i at or above the largest distance. Clusters that
-    do not split are one vertex, which has the weight of the highest.
-
-    Args:
-        metric: The distances between actions.
-        rng: The random generator.
-        tau: τ: how many times longer the edges of a level are than those of the next.
-    """
-    require_type(metric, ActionMetric, "metric", ", such as PointMetric(points=…)")
-    rng = as_generator(rng)
-    tau = as_number(tau, "tau", *TAU)
-    n = len(metric)
-    order = rng.permutation(n)
-    beta = tau ** rng.random()
-    if n == 1:
-        return Tree(
-            parent=np.array([_NO_PARENT]), weight=np.zeros(1), leaf=np.array([_ROOT])
-        )
-    distances = metric.distances
-    unit = float(np.min(distances, where=~np.eye(n, dtype=bool), initial=np.inf))
-    # The root's level: the lowest with max d ≤ unit · τ^top [fakcharoenphol2004tight, section 2]. Equal
-    # distances still need one level below it.
-    top = max(1, int(np.ceil(np.log(distances.max() / unit) / np.log(tau))))
-    clusters = _Clusters(n)
-    for i in range(top - 1, -1, -1):
-        radius = unit * beta * tau ** (i - 1)
-        centre = _first_reached(distances, order, clusters.members, radius)
-        clusters.split(centre, unit * tau ** (i + 1))
-        if not len(clusters.members):
-            break
-    tree = clusters.tree()
-    if (tree.distances < distances).any():
-        raise InputError(
-            "the tree shortens a distance: some detour is shorter; "
-            "MatrixMetric(distances=…) names it, and repair=True repairs it"
-        )
-    return replace(tree)  # without the n² distances
-
-
-class _Clusters:
-    """A tree while it grows from the root, and the actions whose cluster may still split.
-
-    Args:
-        n: Number of actions.
-    """
-
-    def __init__(self, n: int) -> None:
-        self.members = np.arange(n)  # actions that share their cluster with others
-        self._n = n
-        self._cluster = np.zeros(n, dtype=np.intp)  # the vertex of each action
-        self._leaf = np.full(n, -1, dtype=np.intp)
-        self._parents = [np.array([_NO_PARENT])]
-        self._weights = [np.zeros(1)]
-        self._count = 1  # of vertices
-
-    def split(self, centre: Ints, weight: float) -> None:
-        """Split clusters by the centres of their members, (len(members),).
-
-        Args:
-            centre: The centre of each member.
-            weight: Weight of the edges to new vertices.
-        """
-        members = self.members
-        cluster = self._cluster[members]
-        # A part is a cluster and a centre; a cluster with one part stays as it is.
-        part = cluster * self._n + centre
-        _, first, part_of = np.unique(part, return_index=True, return_inverse=True)
-        above = cluster[first]  # the cluster of each part
-        is_new = np.bincount(above, minlength=self._count)[above] > 1
-        number = np.where(is_new, self._count + np.cumsum(is_new) - 1, above)
-        self._cluster[members] = number[part_of]
-        new_vertices = int(is_new.sum())
-        self._parents.append(above[is_new])
-        self._weights.append(np.full(new_vertices, weight))
-        self._count += new_vertices
-        is_single = np.bincount(part_of)[part_of] == 1
-        singles = members[is_single]
-        self._leaf[singles] = self._cluster[singles]
-        self.members = members[~is_single]
-
-    def tree(self) -> Tree:
-        """The tree, numbered level by level."""
-        parent = np.concatenate(self._parents)
-        weight = np.concatenate(self._weights)
-        return _number_by_level(parent, weight, self._leaf)
-
-
-def _first_reached(
-    distances: Floats, order: Ints, members: Ints, radius: float
-) -> Ints:
-    """For each member the first action of ``order`` within the radius, as its place there."""
-    places = np.empty(len(members), dtype=np.intp)
-    for start in range(0, len(members), _ROWS):
-        rows = slice(start, start + _ROWS)
-        within = distances[members[rows]][:, order] <= radius
-        places[rows] = np.argmax(within, axis=1)
-    return places
-
-
-def _number_by_level(parent: Ints, weight: Floats, leaf: Ints) -> Tree:
-    """Renumbers vertices level by level: the children of a cluster that split late come late."""
-    children: list[list[int]] = [[] for _ in parent]
-    for vertex, above in enumerate(parent[1:].tolist(), start=1):
-        children[above].append(vertex)
-    order = [_ROOT]
-    for vertex in order:  # the list grows while it is read
-        order += children[vertex]
-    rank = np.argsort(order)
-    parents = rank[parent[order[1:]]]
-    return Tree(
-        parent=np.append(_NO_PARENT, parents),
-        weight=weight[order],
-        leaf=rank[leaf],
-    )

@@ -64,8 +64,10 @@ def check_desirability(desirability: Floats) -> None:
     if len(desirability) == 0:
         raise InputError("the offer has no arms; offer at least one")
     # NaN and +inf show in the maximum: one pass, no temporary array.
-    if not desirability.item(desirability.argmax()) < np.inf:
-        arm = int(np.argmax(~(desirability < np.inf)))
+    highest = desirability.item(desirability.argmax())
+    if not highest < np.inf:
+        is_wrong = ~(desirability < np.inf)
+        arm = int(np.argmax(is_wrong))
         raise NotFiniteError(
             f"desirability[{arm}] is {desirability[arm]}; "
             "it must be finite, or -inf for an arm that is not available"
@@ -125,7 +127,8 @@ def choose_one_by_one(
         if len(chosen) == k:
             return chosen
         is_closed = closed(chosen)
-        current = np.where(is_closed, -np.inf, call_rescore(rescore, chosen, n))
+        updated = call_rescore(rescore, chosen, n)
+        current = np.where(is_closed, -np.inf, updated)
         current[chosen] = -np.inf
         check_desirability(current)
         if current.max() == -np.inf:

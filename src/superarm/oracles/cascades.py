@@ -51,8 +51,14 @@ class Cascade(NamedTuple):
         """
         order = np.argsort(target, kind="stable")
         degree = np.bincount(target, minlength=n)
-        first = np.concatenate([[0], np.cumsum(degree)])
-        return cls(source[order], first, p[order], degree)
+        ends = np.cumsum(degree)
+        first = np.concatenate([[0], ends])
+        return cls(
+            source=source[order],
+            first=first,
+            p=p[order],
+            degree=degree,
+        )
 
 
 class ReachableSets(NamedTuple):
@@ -82,23 +88,35 @@ def draw_sets(graph: Cascade, count: int, rng: Rng) -> ReachableSets:
     total = 0
     begin = 0
     # In the worst case a set examines all links; where it does not, more sets are drawn at once.
-    batch = max(1, min(_BATCH // graph.n, _MOST_FRONTIER // len(graph.source)))
+    most_by_nodes = _BATCH // graph.n
+    most_by_links = _MOST_FRONTIER // len(graph.source)
+    batch = max(1, min(most_by_nodes, most_by_links))
     while begin < count:
         size = min(batch, count - begin)
-        drawn = _draw_batch(graph, size, rng)
-        order = np.argsort(drawn.of_set, kind="stable")
-        parts.append(_Members(drawn.nodes[order], drawn.of_set[order] + begin))
-        total += len(drawn.nodes)
+        nodes, of_set, widest = _draw_batch(graph, size, rng)
+        order = np.argsort(of_set, kind="stable")
+        part = _Members(nodes[order], of_set[order] + begin)
+        parts.append(part)
+        total += len(nodes)
         begin += size
-        if 4 * drawn.widest <= _MOST_FRONTIER:
-            batch = min(2 * batch, _BATCH // graph.n)
+        if 4 * widest <= _MOST_FRONTIER:
+            batch = min(2 * batch, most_by_nodes)
         if total > _MOST_MEMBERS:
             raise InputError(
                 f"the sets that TIM+ samples hold more than {_MOST_MEMBERS:,} nodes; raise epsilon"
             )
-    members = np.concatenate([part.nodes for part in parts])
-    of_set = np.concatenate([part.of_set for part in parts])
-    return ReachableSets(members, of_set, count)
+    joined = _join(parts)
+    return ReachableSets(joined.nodes, joined.of_set, count)
+
+
+def _join(parts: list[_Members]) -> _Members:
+    """All members, part after part."""
+    nodes = [part.nodes for part in parts]
+    of_set = [part.of_set for part in parts]
+    return _Members(
+        nodes=np.concatenate(nodes),
+        of_set=np.concatenate(of_set),
+    )
 
 
 class _Batch(NamedTuple):
@@ -119,23 +137,27 @@ def _draw_batch(graph: Cascade, size: int, rng: Rng) -> _Batch:
     widest = 0
     while len(nodes):
         degree = graph.degree[nodes]
-        links = _ranges(graph.first[nodes], degree)
-        widest = max(widest, len(links))
-        works = rng.random(len(links)) < graph.p[links]
-        nodes = graph.source[links[works]]
-        of_set = np.repeat(of_set, degree)[works]
-        nodes, of_set = _unseen(nodes, of_set, seen)
-        layers.append(_Members(nodes, of_set))
-    all_nodes = np.concatenate([layer.nodes for layer in layers])
-    all_sets = np.concatenate([layer.of_set for layer in layers])
-    return _Batch(all_nodes, all_sets, widest)
+        first = graph.first[nodes]
+        links = _ranges(first, degree)
+        set_of_link = np.repeat(of_set, degree)
+        count = len(links)
+        widest = max(widest, count)
+        works = rng.random(count) < graph.p[links]
+        reached = graph.source[links[works]]
+        layer = _unseen(reached, set_of_link[works], seen)
+        layers.append(layer)
+        nodes, of_set = layer
+    joined = _join(layers)
+    return _Batch(joined.nodes, joined.of_set, widest)
 
 
 def _ranges(starts: Ints, sizes: Ints) -> Ints:
     """The numbers start, start + 1, … of each range, range after range."""
     ends = np.cumsum(sizes)
-    offsets = starts - (ends - sizes)
-    return np.asarray(np.repeat(offsets, sizes) + np.arange(ends[-1]))
+    begins = ends - sizes
+    offsets = np.repeat(starts - begins, sizes)
+    places = np.arange(ends[-1])
+    return np.asarray(offsets + places)
 
 
 def _unseen(nodes: Ints, of_set: Ints, seen: Bools) -> _Members:
@@ -146,8 +168,9 @@ def _unseen(nodes: Ints, of_set: Ints, seen: Bools) -> _Members:
     seen[of_set, nodes] = True
     # Several links may enter one node in the same step.
     n = seen.shape[1]
-    _, once = np.unique(of_set * n + nodes, return_index=True)
-    return _Members(nodes[once], of_set[once])
+    member = of_set * n + nodes
+    _, first = np.unique(member, return_index=True)
+    return _Members(nodes[first], of_set[first])
 
 
 def cover_most(sets: ReachableSets, candidates: int, n: int, k: int) -> list[int]:
@@ -159,24 +182,29 @@ def cover_most(sets: ReachableSets, candidates: int, n: int, k: int) -> list[int
         n: Number of nodes.
         k: How many nodes to choose.
     """
-    order = np.argsort(sets.members, kind="stable")
-    sets_by_node = sets.of_set[order]
-    node_starts = np.searchsorted(sets.members[order], np.arange(n + 1))
-    set_starts = np.searchsorted(sets.of_set, np.arange(sets.size + 1))
-    counts = np.bincount(sets.members, minlength=n)  # uncovered sets of each node
+    members, of_set, size = sets
+    order = np.argsort(members, kind="stable")
+    sets_by_node = of_set[order]
+    sorted_members = members[order]
+    node_starts = np.searchsorted(sorted_members, np.arange(n + 1))
+    set_starts = np.searchsorted(of_set, np.arange(size + 1))
+    counts = np.bincount(members, minlength=n)  # uncovered sets of each node
     counts[candidates:] = _EXCLUDED
-    covered = np.zeros(sets.size, dtype=np.bool_)
+    covered = np.zeros(size, dtype=np.bool_)
     chosen: list[int] = []
     for _ in range(k):
         node = int(counts.argmax())
         chosen.append(node)
-        newly = sets_by_node[node_starts[node] : node_starts[node + 1]]
-        newly = newly[~covered[newly]]
-        covered[newly] = True
-        if len(newly):
-            starts = set_starts[newly]
-            places = _ranges(starts, set_starts[newly + 1] - starts)
-            counts -= np.bincount(sets.members[places], minlength=n)
+        start = node_starts[node]
+        stop = node_starts[node + 1]
+        containing = sets_by_node[start:stop]
+        new_sets = containing[~covered[containing]]
+        covered[new_sets] = True
+        if len(new_sets):
+            starts = set_starts[new_sets]
+            stops = set_starts[new_sets + 1]
+            places = _ranges(starts, stops - starts)
+            counts -= np.bincount(members[places], minlength=n)
         counts[node] = _EXCLUDED
         counts[candidates:] = _EXCLUDED
     return chosen

@@ -60,7 +60,8 @@ class GreedyCoverage:
         # One node, or all of them, are chosen exactly.
         if self.k in (1, len(links.sources)):
             return links.select(chosen, EXACT)
-        guarantee = Guarantee(alpha=1.0 - (1.0 - 1.0 / self.k) ** self.k)
+        missed_share = (1.0 - 1.0 / self.k) ** self.k
+        guarantee = Guarantee(alpha=1.0 - missed_share)
         return links.select(chosen, guarantee)
 
     def _choose(self, links: Links, rescore: Rescore | None, n: int) -> list[int]:
@@ -71,7 +72,8 @@ class GreedyCoverage:
     def _choose_lazily(self, links: Links) -> list[int]:
         """Gains only shrink, so one that beats the earlier gains of all others is the largest."""
         missed = np.ones(links.targets)  # probability that a target is not reached
-        gains = np.add.reduceat(links.p, links.first[:-1])
+        starts = links.first[:-1]
+        gains = np.add.reduceat(links.p, starts)
         heap = [(-gain, source) for source, gain in enumerate(gains.tolist())]
         heapify(heap)
         chosen: list[int] = []
@@ -81,8 +83,9 @@ class GreedyCoverage:
             target = links.target[leaving]
             p = links.p[leaving]
             gain = float(missed[target] @ p)
-            if heap and (-gain, source) > heap[0]:
-                heappush(heap, (-gain, source))
+            entry = (-gain, source)
+            if heap and entry > heap[0]:
+                heappush(heap, entry)
                 continue
             chosen.append(source)
             missed[target] *= 1.0 - p
@@ -91,18 +94,23 @@ class GreedyCoverage:
     def _choose_stepwise(self, links: Links, rescore: Rescore, n: int) -> list[int]:
         """The same with probabilities that change after every node."""
         missed = np.ones(links.targets)
+        starts = links.first[:-1]
+        p = links.p
         positions = np.empty(0, dtype=np.intp)
         chosen: list[int] = []
         while True:
-            gains = np.add.reduceat(missed[links.target] * links.p, links.first[:-1])
+            link_gains = missed[links.target] * p
+            gains = np.add.reduceat(link_gains, starts)
             gains[chosen] = _CHOSEN
             source = int(gains.argmax())
             leaving = links.leaving(source)
-            missed[links.target[leaving]] *= 1.0 - links.p[leaving]
+            target = links.target[leaving]
+            missed[target] *= 1.0 - p[leaving]
             chosen.append(source)
             if len(chosen) == self.k:
                 return chosen
-            positions = np.concatenate([positions, links.arms[leaving]])
+            arms = links.arms[leaving]
+            positions = np.concatenate([positions, arms])
             updated = call_rescore(rescore, positions, n)
             check_desirability(updated)
-            links = links._replace(p=np.clip(updated[links.arms], 0.0, 1.0))
+            p = np.clip(updated[links.arms], 0.0, 1.0)

@@ -40,9 +40,8 @@ class CallableOracle:
         if not callable(self.function):
             raise InputError(f"function is {self.function!r:.60}; it must be callable")
         require_type(self.deterministic, bool, "deterministic")
-        require_type(
-            self.guarantee, Guarantee, "guarantee", ", such as Guarantee(alpha=0.5)"
-        )
+        example = ", such as Guarantee(alpha=0.5)"
+        require_type(self.guarantee, Guarantee, "guarantee", example)
         parts = [as_number(part, "a part of guarantee") for part in self.guarantee]
         if not all(0.0 < part <= 1.0 for part in parts):
             raise InputError(

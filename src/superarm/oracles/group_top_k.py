@@ -88,19 +88,22 @@ class GroupTopK(ComparesOnly):
     ) -> Selection:
         check_desirability(desirability)
         groups = require_structure(structure, Groups, len(desirability), "GroupTopK")
-        open_arms = (desirability > -np.inf) & (groups.limits[groups.of_arm] > 0)
-        possible = np.minimum(groups.count(open_arms), groups.limits).sum()
+        limit_of_arm = groups.limits[groups.of_arm]
+        is_open = (desirability > -np.inf) & (limit_of_arm > 0)
+        open_counts = groups.count(is_open)
+        possible = np.minimum(open_counts, groups.limits).sum()
         if possible < self.k:
             raise InfeasibleError(
                 f"k = {self.k} arms are to be chosen, but the limits of their groups leave room for "
                 f"{possible}; offer more arms, raise a limit or lower k"
             )
-        current = np.where(open_arms, desirability, -np.inf)
+        current = np.where(is_open, desirability, -np.inf)
 
         def closed(chosen: Ints) -> Bools:
             """Arms that are not available, or whose group is full, (n,)."""
             is_full = groups.limits == groups.count(chosen)
-            return np.asarray(~open_arms | is_full[groups.of_arm])
+            is_closed = ~is_open | is_full[groups.of_arm]
+            return np.asarray(is_closed)
 
         if rescore is not None:
             positions = choose_one_by_one(self.k, current, rescore, closed)
@@ -112,7 +115,8 @@ class GroupTopK(ComparesOnly):
         """The best arms that fit."""
         room = groups.limits.copy()
         chosen: list[int] = []
-        for arm in best_first(desirability, len(desirability)).tolist():
+        order = best_first(desirability, len(desirability))
+        for arm in order.tolist():
             group = groups.of_arm[arm]
             if room[group]:
                 chosen.append(arm)

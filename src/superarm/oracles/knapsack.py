@@ -36,11 +36,13 @@ class Weights:
 
     def __post_init__(self) -> None:
         weights = as_vector(self.of_arm, "of_arm")
-        if not (weights > 0.0).all():
-            arm = int(np.argmin(weights > 0.0))
+        is_positive = weights > 0.0
+        if not is_positive.all():
+            arm = int(np.argmin(is_positive))
             raise InputError(f"arm {arm} weighs {weights[arm]}; it must be above 0")
         object.__setattr__(self, "of_arm", read_only(weights))
-        object.__setattr__(self, "budget", as_number(self.budget, "budget", 0.0))
+        budget = as_number(self.budget, "budget", 0.0)
+        object.__setattr__(self, "budget", budget)
 
     def __len__(self) -> int:
         return len(self.of_arm)
@@ -79,18 +81,22 @@ class Knapsack:
             raise InputError(
                 "Knapsack packs all arms at once, not arm by arm: leave stepwise out"
             )
-        useful = (desirability > 0.0) & (packing.of_arm <= packing.budget)
+        budget = packing.budget
+        useful = (desirability > 0.0) & (packing.of_arm <= budget)
         arms = np.flatnonzero(useful)
         worth = desirability[arms]
         weights = packing.of_arm[arms]
         check_sums(worth)
-        if weights.sum() <= packing.budget:
+        if weights.sum() <= budget:
             return Selection(arms, arms)
-        if self._is_exact(weights, packing.budget):
-            places = _pack_exactly(worth, weights.astype(np.intp), int(packing.budget))
-            return Selection(arms[places], arms[places])
-        dense = arms[_pack_by_density(worth, weights, packing.budget)]
-        return Selection(dense, dense, Guarantee(alpha=0.5))
+        if self._is_exact(weights, budget):
+            whole_weights = weights.astype(np.intp)
+            places = _pack_exactly(worth, whole_weights, int(budget))
+            chosen = arms[places]
+            return Selection(chosen, chosen)
+        places = _pack_by_density(worth, weights, budget)
+        chosen = arms[places]
+        return Selection(chosen, chosen, Guarantee(alpha=0.5))
 
     def _is_exact(self, weights: Floats, budget: float) -> bool:
         """Whether to pack exactly; raises where that is required but not possible."""
@@ -99,7 +105,9 @@ class Knapsack:
         largest = int(budget)
         cells = len(weights) * (largest + 1)
         is_small = largest <= _MOST_BUDGET and cells <= _MOST_CELLS
-        is_possible = is_small and bool((weights == np.floor(weights)).all())
+        rounded = np.floor(weights)
+        is_whole = bool((weights == rounded).all())
+        is_possible = is_small and is_whole
         if self.method == "exact" and not is_possible:
             raise InputError(
                 f"an exact knapsack needs whole-number weights, a budget of at most {_MOST_BUDGET:,} "
@@ -111,17 +119,21 @@ class Knapsack:
 
 def _pack_exactly(worth: Floats, weights: Ints, budget: int) -> Ints:
     """Places of the best set, by the best worth within every smaller budget."""
-    best = np.zeros(budget + 1)
+    size = budget + 1
+    best = np.zeros(size)
     # One bit for every arm and budget: whether the best set of arms so far contains this arm.
-    taken = np.zeros((len(worth), budget // 8 + 1), dtype=np.uint8)
+    row_bytes = budget // 8 + 1
+    taken = np.zeros((len(worth), row_bytes), dtype=np.uint8)
     for arm in range(len(worth)):
         weight = int(weights[arm])
-        with_arm = best[: budget + 1 - weight] + float(worth[arm])
+        gain = float(worth[arm])
+        with_arm = best[: size - weight] + gain
         without_arm = best[weight:]
         better = with_arm > without_arm
         best[weight:] = np.where(better, with_arm, without_arm)
         too_heavy = np.zeros(weight, np.bool_)
-        taken[arm] = np.packbits(np.concatenate([too_heavy, better]))
+        bits = np.concatenate([too_heavy, better])
+        taken[arm] = np.packbits(bits)
     return _trace_back(taken, weights, budget)
 
 
@@ -129,25 +141,30 @@ def _trace_back(taken: Any, weights: Ints, budget: int) -> Ints:
     """The best set, from the last arm to the first."""
     chosen: list[int] = []
     room = budget
-    for arm in range(len(weights) - 1, -1, -1):
-        byte = int(taken[arm, room // 8])
-        bit = byte >> (7 - room % 8) & 1  # np.packbits puts the first one highest
-        if bit:
+    for arm in reversed(range(len(weights))):
+        column, offset = divmod(room, 8)
+        byte = int(taken[arm, column])
+        shift = 7 - offset  # np.packbits puts the first bit highest
+        if byte >> shift & 1:
             chosen.append(arm)
             room -= int(weights[arm])
-    return np.array(chosen[::-1], dtype=np.intp)
+    chosen.reverse()
+    return np.array(chosen, dtype=np.intp)
 
 
 def _pack_by_density(worth: Floats, weights: Floats, budget: float) -> Ints:
     """Places of arms by worth per weight while they fit, or of the best single arm."""
-    order = np.argsort(-worth / weights, kind="stable")
+    negative_density = -worth / weights
+    order = np.argsort(negative_density, kind="stable")
     chosen: list[int] = []
     room = budget
     for arm in order.tolist():
-        if weights[arm] <= room:
+        weight = float(weights[arm])
+        if weight <= room:
             chosen.append(arm)
-            room -= float(weights[arm])
+            room -= weight
     single = int(worth.argmax())
     if worth[single] > worth[chosen].sum():
         chosen = [single]
-    return np.array(sorted(chosen), dtype=np.intp)
+    chosen.sort()
+    return np.array(chosen, dtype=np.intp)

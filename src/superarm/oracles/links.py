@@ -31,7 +31,9 @@ class Links(NamedTuple):
         Args:
             source: Its place in ``sources``.
         """
-        return slice(int(self.first[source]), int(self.first[source + 1]))
+        start = int(self.first[source])
+        stop = int(self.first[source + 1])
+        return slice(start, stop)
 
     def select(self, chosen: list[int], guarantee: Guarantee) -> Selection:
         """The selection of some sources; its action is their nodes, in this order.
@@ -40,9 +42,12 @@ class Links(NamedTuple):
             chosen: Places of the sources.
             guarantee: What the oracle promises.
         """
-        arms = [self.arms[self.leaving(source)] for source in chosen]
-        nodes = tuple(self.sources[chosen].tolist())
-        return Selection(nodes, np.concatenate(arms), guarantee)
+        arms = []
+        for source in chosen:
+            leaving = self.leaving(source)
+            arms.append(self.arms[leaving])
+        nodes = self.sources[chosen].tolist()
+        return Selection(tuple(nodes), np.concatenate(arms), guarantee)
 
 
 def available_links(desirability: Floats, pairs: Pairs, k: int) -> Links:
@@ -53,9 +58,9 @@ def available_links(desirability: Floats, pairs: Pairs, k: int) -> Links:
         pairs: The nodes that each arm links, from left to right.
         k: How many nodes are to be chosen.
     """
-    arms = np.flatnonzero(desirability > -np.inf)
-    by_source = np.argsort(pairs.left[arms], kind="stable")
-    arms = arms[by_source]
+    available = np.flatnonzero(desirability > -np.inf)
+    by_source = np.argsort(pairs.left[available], kind="stable")
+    arms = available[by_source]
     sources, starts = np.unique(pairs.left[arms], return_index=True)
     if len(sources) < k:
         raise InfeasibleError(

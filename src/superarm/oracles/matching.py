@@ -28,17 +28,22 @@ class _Table(NamedTuple):
     shape: tuple[int, int]  # left nodes, right nodes
 
     @classmethod
-    def of_useful(cls, desirability: Floats, joined: Pairs, useful: float) -> _Table:
+    def from_useful(cls, desirability: Floats, pairs: Pairs, useful: float) -> _Table:
         """The pairs whose desirability is above ``useful``."""
-        usable = desirability > useful
-        if usable.all():  # copies would take longer than the search
-            (lefts, rows), (rights, columns) = joined.numbered
-            return cls(None, desirability, rows, columns, (len(lefts), len(rights)))
-        arms = np.flatnonzero(usable)
-        lefts, rows = renumbered(joined.left[arms])
-        rights, columns = renumbered(joined.right[arms])
+        is_useful = desirability > useful
+        arms: Ints | None = None
+        worth = desirability
+        if is_useful.all():  # copies would take longer than the search
+            left, right = pairs.numbered
+        else:
+            arms = np.flatnonzero(is_useful)
+            worth = desirability[arms]
+            left = renumbered(pairs.left[arms])
+            right = renumbered(pairs.right[arms])
+        lefts, rows = left
+        rights, columns = right
         shape = (len(lefts), len(rights))
-        return cls(arms, desirability[arms], rows, columns, shape)
+        return cls(arms, worth, rows, columns, shape)
 
     def cells(self) -> Ints:
         """The number of each pair's cell in the flattened table, (m,)."""
@@ -90,20 +95,23 @@ class Matching:
                 "Matching finds all pairs at once, not arm by arm: leave stepwise out"
             )
         useful = -np.inf if self.exactly else 0.0
-        table = _Table.of_useful(desirability, joined, useful)
+        table = _Table.from_useful(desirability, joined, useful)
         check_sums(table.worth)
-        if self.exactly and self.pairs is not None and self.pairs > min(table.shape):
-            self._refuse()
         lefts, rights = table.shape
+        most = min(lefts, rights)
+        if self.exactly and self.pairs is not None and self.pairs > most:
+            self._refuse()
         if lefts * rights > _MOST_ENTRIES:
             raise InputError(f"{lefts} × {rights} nodes make a table that is too large")
         cells = table.cells()
         # Pairs that are not offered are worth nothing if pairs may be left out, and barred if not.
         worth = np.full(table.shape, useful)
         worth.ravel()[cells] = table.worth
+        rows, columns = self._match(worth)
         matched = np.zeros(table.shape, dtype=np.bool_)
-        matched[self._match(worth)] = True
-        chosen = np.flatnonzero(matched.ravel()[cells])
+        matched[rows, columns] = True
+        is_chosen = matched.ravel()[cells]
+        chosen = np.flatnonzero(is_chosen)
         if table.arms is not None:
             chosen = table.arms[chosen]
         return Selection(action=chosen, positions=chosen)
@@ -117,9 +125,9 @@ class Matching:
         from scipy.optimize import linear_sum_assignment
 
         a, b = worth.shape
-        limit = min(a, b) if self.pairs is None else min(self.pairs, a, b)
-        if limit < min(a, b):
-            size = a + b - limit
+        most = min(a, b)
+        if self.pairs is not None and self.pairs < most:
+            size = a + b - self.pairs
             if size**2 > _MOST_ENTRIES:
                 raise InputError(
                     f"{a} × {b} nodes make a table of {size} × {size}, which is too large"

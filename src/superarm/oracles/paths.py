@@ -100,7 +100,7 @@ class ShortestPath(HasParameters, CostsOnly):
         graph: Any = self.successors
         matrix: Any = graph.successors if isinstance(graph, Graph) else graph
         is_sparse: bool = issparse(matrix)
-        if not is_sparse or matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        if not is_sparse or not _is_square(matrix):
             raise InputError(
                 "successors must be a square sparse matrix: one row and column per arm"
             )
@@ -112,8 +112,10 @@ class ShortestPath(HasParameters, CostsOnly):
             graph = SparseGraph.of(turns, links_only=True)
         object.__setattr__(self, "_graph", graph)
         object.__setattr__(self, "successors", turns)
-        object.__setattr__(self, "_pointers", turns.indptr.astype(np.int32))
-        object.__setattr__(self, "_indices", turns.indices.astype(np.int32))
+        pointers = turns.indptr.astype(np.int32)
+        object.__setattr__(self, "_pointers", pointers)
+        indices = turns.indices.astype(np.int32)
+        object.__setattr__(self, "_indices", indices)
 
     def parameters(self) -> Mapping[str, Any]:
         return {"successors": self._graph, "on_no_path": self.on_no_path}
@@ -136,15 +138,15 @@ class ShortestPath(HasParameters, CostsOnly):
         if route is None:
             return self._no_path(trip, "no open route joins them")
         if len(weights) >= _LARGE:
+            turns = self.turns_along(np.asarray(route))
             self._last_turns.clear()
-            self._last_turns[trip.start, trip.goal] = self.turns_along(
-                np.asarray(route)
-            )
+            self._last_turns[trip.start, trip.goal] = turns
         return _selection(route)
 
     def _weights(self, desirability: Floats, trip: Trip) -> Floats:
         """The cost of each turn and of entering the arm that it leads to; inf is closed."""
-        weights: Floats = np.negative(desirability)[self._indices]
+        costs = np.negative(desirability)
+        weights: Floats = costs[self._indices]
         if trip.turn_costs is not None:
             weights += trip.turn_costs
         if trip.closed_turns is not None:
@@ -153,22 +155,28 @@ class ShortestPath(HasParameters, CostsOnly):
 
     def _cheapest(self, weights: Floats, trip: Trip) -> list[int] | None:
         """The cheapest route, or ``None`` where there is none."""
-        last_turns = self._last_turns.get((trip.start, trip.goal))
+        ends = (trip.start, trip.goal)
+        last_turns = self._last_turns.get(ends)
         if last_turns is not None:
             # Added up in the order of the search, so that they round alike.
-            bound = float(weights[last_turns].cumsum()[-1])
-            route = self._search(weights, trip, bound) if bound < np.inf else None
-            if route is not None:
-                return route
+            sums = weights[last_turns].cumsum()
+            bound = float(sums[-1])
+            if bound < np.inf:
+                route = self._search(weights, trip, bound)
+                if route is not None:
+                    return route
         return self._search(weights, trip, np.inf)
 
     def _search(self, weights: Floats, trip: Trip, bound: float) -> list[int] | None:
         """The cheapest route up to ``bound``; ``None`` if there is none or it may not be unique."""
-        paths = shortest_paths(self._matrix(weights), trip.start, bound)
+        turns = self._matrix(weights)
+        paths = shortest_paths(turns, trip.start, bound)
         route = paths.route_to(trip.goal)
         if route is None or bound == np.inf:
             return route
-        return route if self._is_unique(route, weights, paths.costs) else None
+        if self._is_unique(route, weights, paths.costs):
+            return route
+        return None
 
     def _is_unique(self, route: list[int], weights: Floats, costs: Floats) -> bool:
         """Whether each arm of the route but the first is reached at its least cost in one way only.
@@ -176,16 +184,21 @@ class ShortestPath(HasParameters, CostsOnly):
         ``costs`` are those from the start to each arm, (n,).
         """
         entered = route[1:]
-        incoming = self._turn_numbers.by_column[:, entered].tocoo()
-        ways = costs[incoming.row] + weights[incoming.data]
-        cheapest = costs[entered][incoming.col]
-        return int(np.count_nonzero(ways == cheapest)) == len(entered)
+        by_column = self._turn_numbers.by_column
+        incoming = by_column[:, entered].tocoo()
+        costs_before = costs[incoming.row]
+        ways = costs_before + weights[incoming.data]
+        least_costs = costs[entered]
+        is_cheapest = ways == least_costs[incoming.col]
+        count = int(np.count_nonzero(is_cheapest))
+        return count == len(entered)
 
     @cached_property
     def _turn_numbers(self) -> _TurnNumbers:
         """The number of each turn by the arms that it joins."""
-        rows = self._matrix(np.arange(len(self._indices)))
-        return _TurnNumbers(rows, rows.tocsc())
+        numbers = np.arange(len(self._indices))
+        matrix = self._matrix(numbers)
+        return _TurnNumbers(matrix, matrix.tocsc())
 
     def turns_along(self, route: Ints) -> Ints:
         """Numbers of the turns of a route, in the order of ``turn_costs``, (k − 1,).
@@ -193,7 +206,9 @@ class ShortestPath(HasParameters, CostsOnly):
         Args:
             route: The arms of the route, (k,).
         """
-        numbers = self._turn_numbers.by_row[route[:-1], route[1:]]
+        sources = route[:-1]
+        targets = route[1:]
+        numbers = self._turn_numbers.by_row[sources, targets]
         return np.asarray(numbers, dtype=np.intp).ravel()
 
     def _matrix(self, values: Any) -> Any:
@@ -214,7 +229,8 @@ class ShortestPath(HasParameters, CostsOnly):
             raise ShapeError(
                 f"{len(desirability)} arms are on offer, but the graph has {n}"
             )
-        least = float(desirability[desirability > -np.inf].min(initial=0.0))
+        available = desirability[desirability > -np.inf]
+        least = float(available.min(initial=0.0))
         if least < -_MOST_COST:
             raise InputError(
                 f"an arm costs {-least:.3g}; sums of costs above {_MOST_COST:g} overflow"
@@ -232,8 +248,9 @@ class ShortestPath(HasParameters, CostsOnly):
         _check_turns(structure, len(self._indices))
         highest = float(desirability.max())
         if highest > 0.0:
+            arm = int(desirability.argmax())
             raise InputError(
-                f"arm {int(desirability.argmax())} costs {-highest:.3g}: a shortest path needs costs of "
+                f"arm {arm} costs {-highest:.3g}: a shortest path needs costs of "
                 "0 or more; use the policy route-rule, or wrap the rule in Rectified"
             )
         return structure
@@ -247,10 +264,17 @@ class ShortestPath(HasParameters, CostsOnly):
         )
 
 
+def _is_square(matrix: Any) -> bool:
+    shape = matrix.shape
+    return len(shape) == 2 and shape[0] == shape[1]
+
+
 def _check_arm(name: str, arm: Any, n: int) -> None:
-    is_integer = isinstance(arm, int | np.integer) and not isinstance(arm, bool)
-    if not is_integer or not 0 <= arm < n:
-        raise UnknownArmError(f"{name} is {arm!r}; arms are numbered 0 to {n - 1}")
+    is_integer = isinstance(arm, int | np.integer)
+    is_flag = isinstance(arm, bool)
+    if is_integer and not is_flag and 0 <= arm < n:
+        return
+    raise UnknownArmError(f"{name} is {arm!r}; arms are numbered 0 to {n - 1}")
 
 
 def _check_turns(trip: Trip, turns: int) -> None:
@@ -275,10 +299,13 @@ def _is_array_within(values: Any, kinds: str, shape: tuple[int], most: float) ->
         return False
     if values.shape != shape:
         return False
-    if not values.size:
+    if values.size == 0:
         return True
-    return bool(0 <= values.min() <= values.max() <= most)
+    lowest = values.min()
+    highest = values.max()
+    return bool(0 <= lowest <= highest <= most)
 
 
 def _selection(route: list[int]) -> Selection:
-    return Selection(action=tuple(route), positions=np.array(route, dtype=np.intp))
+    positions = np.array(route, dtype=np.intp)
+    return Selection(action=tuple(route), positions=positions)

@@ -44,8 +44,11 @@ def first_best(desirability: Floats) -> int:
     if best == 0 or not -inf < highest < inf:
         return best
     # Only arms before it can come first.
-    near: Ints = np.flatnonzero(desirability[:best] >= tie_limit(highest))
-    return int(near[0]) if len(near) else best
+    ties = desirability[:best] >= tie_limit(highest)
+    tied: Ints = np.flatnonzero(ties)
+    if len(tied) == 0:
+        return best
+    return int(tied[0])
 
 
 def best_first(desirability: Floats, k: int) -> Ints:
@@ -59,7 +62,8 @@ def best_first(desirability: Floats, k: int) -> Ints:
     """
     # A stable sort of the negated values puts the first of equals in front.
     order: Ints = (-desirability).argsort(kind="stable")
-    if not _has_ties(desirability[order[: k + 1]].tolist()):
+    leading = order[: k + 1]
+    if not _has_ties(desirability[leading].tolist()):
         return order  # as nearly always
     values = desirability[order].tolist()
     start = 0
@@ -68,7 +72,8 @@ def best_first(desirability: Floats, k: int) -> Ints:
         stop = start + 1
         while stop < len(values) and values[stop] >= tie_limit(values[stop - 1]):
             stop += 1
-        order[start:stop] = _order_run(order[start:stop], desirability)
+        run = order[start:stop]
+        order[start:stop] = _order_run(run, desirability)
         start = stop
     return order
 
@@ -81,11 +86,12 @@ def _has_ties(falling: list[float]) -> bool:
 
 def _order_run(run: Ints, desirability: Floats) -> Ints:
     """Arms by falling desirability, each of which ties with the one before it, ties by position."""
-    lowest = desirability[run[-1]]
-    highest = float(desirability[run[0]])
-    if lowest >= tie_limit(highest):
-        return np.sort(run)  # all tie with each other
+    values = desirability[run]
+    lowest = values[-1]
+    highest = float(values[0])
     remaining = np.sort(run)
+    if lowest >= tie_limit(highest):
+        return remaining  # all tie with each other
     ordered = []
     while len(remaining):
         place = first_best(desirability[remaining])

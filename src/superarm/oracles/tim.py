@@ -69,10 +69,12 @@ class TIM:
     deterministic: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "k", as_count(self.k, "k"))
+        k = as_count(self.k, "k")
+        object.__setattr__(self, "k", k)
         epsilon = as_number(self.epsilon, "epsilon", 1e-3, 1.0)
         object.__setattr__(self, "epsilon", epsilon)
-        object.__setattr__(self, "ell", as_positive(self.ell, "ell"))
+        ell = as_positive(self.ell, "ell")
+        object.__setattr__(self, "ell", ell)
         require_type(self.two_sided, bool, "two_sided")
 
     def select(
@@ -93,21 +95,26 @@ class TIM:
         graph = self._cascade(links, pairs)
         chosen = self._choose(graph, len(links.sources), rng)
         alpha = 1.0 - math.exp(-1.0) - self.epsilon
-        probability = max(0.0, 1.0 - 3.0 * graph.n**-self.ell)
-        return links.select(chosen, Guarantee(max(alpha, 0.0), probability))
+        failure = 3.0 * graph.n**-self.ell
+        probability = max(0.0, 1.0 - failure)
+        guarantee = Guarantee(max(alpha, 0.0), probability)
+        return links.select(chosen, guarantee)
 
     def _cascade(self, links: Links, pairs: Pairs) -> Cascade:
         """The graph of the links; sources come first, then the nodes that links only enter."""
-        sources = len(links.sources)
-        source = np.repeat(np.arange(sources), np.diff(links.first))
+        count = len(links.sources)
+        link_counts = np.diff(links.first)
+        source = np.repeat(np.arange(count), link_counts)
         if self.two_sided:
-            target = links.target + sources
-            return Cascade.from_links(source, target, links.p, sources + links.targets)
-        entered = pairs.right[links.arms]
-        only_entered = np.setdiff1d(entered, links.sources)
-        nodes = np.concatenate([links.sources, only_entered])
-        target = _positions(entered, nodes)
-        return Cascade.from_links(source, target, links.p, len(nodes))
+            target = links.target + count
+            n = count + links.targets
+        else:
+            entered = pairs.right[links.arms]
+            only_entered = np.setdiff1d(entered, links.sources)
+            nodes = np.concatenate([links.sources, only_entered])
+            target = _positions(entered, nodes)
+            n = len(nodes)
+        return Cascade.from_links(source, target, links.p, n)
 
     def _choose(self, graph: Cascade, candidates: int, rng: Rng) -> list[int]:
         """Algorithms 1 to 3 of the paper: bound the optimum from below, then cover enough RR sets."""
@@ -115,35 +122,43 @@ class TIM:
         if self.k == candidates:
             return list(range(self.k))
         bound = self._estimate(graph, rng)
-        first = cover_most(bound.sets, candidates, n, self.k)
-        least = max(bound.spread, self._refine(graph, first, bound.spread, rng))
+        first_choice = cover_most(bound.sets, candidates, n, self.k)
+        refined = self._refine(graph, first_choice, bound.spread, rng)
+        least = max(bound.spread, refined)
         # λ / KPT⁺ sets are enough.
-        count = self._count(self._lambda(n) / least)
+        enough = self._lambda(n) / least
+        count = self._count(enough)
         sets = draw_sets(graph, count, rng)
         return cover_most(sets, candidates, n, self.k)
 
     def _lambda(self, n: int) -> float:
         """λ of the paper: the number of sets, times the optimum, that Algorithm 1 needs."""
+        epsilon = self.epsilon
+        log_nodes = self.ell * math.log(n)
         log_choices = _log_binomial(n, self.k)
-        logarithms = self.ell * math.log(n) + log_choices + math.log(2.0)
-        factor = (8.0 + 2.0 * self.epsilon) * n
-        return factor * logarithms / self.epsilon**2
+        logarithms = log_nodes + log_choices + math.log(2.0)
+        factor = (8.0 + 2.0 * epsilon) * n
+        return factor * logarithms / epsilon**2
 
     def _estimate(self, graph: Cascade, rng: Rng) -> _LowerBound:
         """KPT* of Algorithm 2."""
         n = graph.n
         m = len(graph.source)
-        steps = max(1, int(math.log2(n)) - 1)
-        logarithms = 6.0 * self.ell * math.log(n) + 6.0 * math.log(math.log2(n))
+        doublings = math.log2(n)
+        steps = max(1, int(doublings) - 1)
+        log_nodes = 6.0 * self.ell * math.log(n)
+        logarithms = log_nodes + 6.0 * math.log(doublings)
         for i in range(1, steps + 1):
             count = self._count(logarithms * 2.0**i)
             sets = draw_sets(graph, count, rng)
             entering = graph.degree[sets.members]
             width = np.bincount(sets.of_set, entering, minlength=sets.size)
-            missed = (1.0 - width / m) ** self.k
+            link_share = width / m
+            missed = (1.0 - link_share) ** self.k
             kappa = float(np.mean(1.0 - missed))
             if kappa > 2.0**-i:
-                return _LowerBound(n * kappa / 2.0, sets)
+                spread = n * kappa / 2.0
+                return _LowerBound(spread, sets)
         return _LowerBound(1.0, sets)
 
     def _refine(
@@ -151,14 +166,18 @@ class TIM:
     ) -> float:
         """KPT⁺ of Algorithm 3: another bound, from how many new sets the chosen nodes cover."""
         n = graph.n
-        ratio = self.ell * self.epsilon**2 / (self.k + self.ell)
+        ell = self.ell
+        # Algorithm 3: ε′ = 5 (ℓ ε² / (ℓ + k))^⅓, λ′ = (2 + ε′) ℓ n ln n / ε′²
+        ratio = ell * self.epsilon**2 / (self.k + ell)
         accuracy: float = 5.0 * ratio ** (1.0 / 3.0)
-        enough = (2.0 + accuracy) * self.ell * n * math.log(n) / accuracy**2
+        numerator = (2.0 + accuracy) * ell * n * math.log(n)
+        enough = numerator / accuracy**2
         count = self._count(enough / least)
         sets = draw_sets(graph, count, rng)
         is_chosen = np.isin(sets.members, chosen)
+        sets_with_chosen = sets.of_set[is_chosen]
         covered = np.zeros(sets.size, dtype=np.bool_)
-        covered[sets.of_set[is_chosen]] = True
+        covered[sets_with_chosen] = True
         share = float(covered.mean())
         return share * n / (1.0 + accuracy)
 
@@ -175,9 +194,13 @@ class TIM:
 def _positions(values: Ints, nodes: Ints) -> Ints:
     """Where each of ``values`` is in ``nodes``, which need not be sorted."""
     order = np.argsort(nodes, kind="stable")
-    return np.asarray(order[np.searchsorted(nodes, values, sorter=order)])
+    places = np.searchsorted(nodes, values, sorter=order)
+    return np.asarray(order[places])
 
 
 def _log_binomial(n: int, k: int) -> float:
     """ln (n choose k)."""
-    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+    log_orders = math.lgamma(n + 1)
+    log_chosen = math.lgamma(k + 1)
+    log_others = math.lgamma(n - k + 1)
+    return log_orders - log_chosen - log_others

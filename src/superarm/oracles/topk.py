@@ -51,7 +51,8 @@ class TopK(ComparesOnly):
         check_desirability(desirability)
         order = best_first(desirability, self.k)
         positions = order[: self.k]
-        if len(positions) < self.k or desirability[positions[-1]] == -np.inf:
+        worst = desirability[positions[-1]]
+        if len(positions) < self.k or worst == -np.inf:
             self._refuse(desirability)
         if rescore is not None:
             closed = desirability == -np.inf

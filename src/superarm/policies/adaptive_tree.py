@@ -104,14 +104,15 @@ class AdaptiveTree(CellPolicy):
         axes = np.arange(contexts.shape[1])
         inner = np.flatnonzero(self._first_child[cell] >= 0)  # contexts not at a leaf
         while len(inner):
-            depth = self._depth[cell[inner]]
-            per_axis = 2.0 ** (depth + 1.0)[:, None]  # cells of the children's depth
+            inner_cell = cell[inner]
+            child_depth = self._depth[inner_cell] + 1.0
+            per_axis = 2.0 ** child_depth[:, None]  # cells of the children's depth
             place = np.floor(contexts[inner] * per_axis)
             # The last cell along an axis includes its upper end.
             place = np.minimum(place, per_axis - 1.0)
             is_upper = np.mod(place, 2.0).astype(np.intp)  # the upper half of the cell
             child = (is_upper << axes).sum(axis=1)
-            cell[inner] = self._first_child[cell[inner]] + child
+            cell[inner] = self._first_child[inner_cell] + child
             inner = np.flatnonzero(self._first_child[cell] >= 0)
         return cell
 
@@ -120,8 +121,9 @@ class AdaptiveTree(CellPolicy):
         count = self._count[cells]
         if self.horizon == 1:  # ln T is 0, and 0/0 not defined
             return np.where(count > 0, 0.0, np.inf)
+        numerator = 2.0 * math.log(self.horizon)
         with np.errstate(divide="ignore"):
-            radius: Floats = np.sqrt(2.0 * math.log(self.horizon) / count)
+            radius: Floats = np.sqrt(numerator / count)
         return radius
 
     def _diameter(self, depth: Ints, columns: int) -> Floats:
@@ -138,12 +140,16 @@ class AdaptiveTree(CellPolicy):
             )
         if len(self._parent) == 1:
             return rng.random(len(contexts))
-        index = self._index(self._leaves(contexts), columns)
+        leaves = self._leaves(contexts)
+        index = self._index(leaves, columns)
         if not self.scaled:
             return index
         low = index.min()
         high = index.max()
-        return (index - low) / (high - low) if high > low else np.ones(len(index))
+        if not high > low:
+            return np.ones(len(index))
+        scaled: Floats = (index - low) / (high - low)
+        return scaled
 
     def _index(self, leaf: Ints, columns: int) -> Floats:
         """min(μ̂ + c, μ̂' + c' + v₁ρʰ⁻¹) + v₁ρʰ + N(v₁/v₂)v₁ρʰ of each leaf, (n,)."""
@@ -152,28 +158,31 @@ class AdaptiveTree(CellPolicy):
         diameter = self._diameter(depth, columns)
         parent_diameter = self._diameter(depth - 1, columns)
         bound = self._mean[leaf] + self._confidence(leaf)
-        parent_bound = self._mean[parent] + self._confidence(parent) + parent_diameter
-        children = 2.0**columns
-        v1 = self._diameter(np.zeros(1, dtype=np.intp), columns)
-        index: Floats = (
-            np.minimum(bound, parent_bound)
-            + diameter
-            + children * (v1 / self.v2) * diameter
-        )
+        parent_bound = self._mean[parent] + self._confidence(parent)
+        parent_bound = parent_bound + parent_diameter
+        children = 2.0**columns  # N
+        root_depth = np.zeros(1, dtype=np.intp)
+        v1 = self._diameter(root_depth, columns)
+        margin = children * (v1 / self.v2) * diameter
+        index: Floats = np.minimum(bound, parent_bound) + diameter + margin
         return index
 
     def _update_cells(self, contexts: Floats, rewards: Floats) -> None:
         columns = contexts.shape[1]
-        cells, place = np.unique(self._leaves(contexts), return_inverse=True)
+        leaves = self._leaves(contexts)
+        cells, place = np.unique(leaves, return_inverse=True)
         new_count = np.bincount(place)
+        new_sum = np.bincount(place, rewards)
         self._count[cells] += new_count
         # The mean moves by (Σ new rewards − new plays · old mean) / plays.
-        change = np.bincount(place, rewards) - new_count * self._mean[cells]
+        change = new_sum - new_count * self._mean[cells]
         self._mean[cells] += change / self._count[cells]
         depth = self._depth[cells]
         is_known = self._confidence(cells) <= self._diameter(depth, columns)
-        for cell in cells[is_known & (depth < _DEEPEST)].tolist():
-            self._cut(cell, 2**columns)
+        is_due = is_known & (depth < _DEEPEST)
+        children = 2**columns
+        for cell in cells[is_due].tolist():
+            self._cut(cell, children)
 
     def _cut(self, cell: int, children: int) -> None:
         """Give a cell this many children, unless there would be too many cells."""
@@ -223,7 +232,8 @@ class AdaptiveTree(CellPolicy):
 
 def _append(array: NDArray[Any], value: float, count: int) -> NDArray[Any]:
     """The array and the same value a few times after it, a new array."""
-    return np.append(array, np.full(count, value, dtype=array.dtype))
+    values = np.full(count, value, dtype=array.dtype)
+    return np.append(array, values)
 
 
 @register("policy", "acc-ucb")

@@ -29,11 +29,12 @@ def one_per_arm(part: object, values: Any, n: int) -> Floats:
         values: What it returned.
         n: Number of arms on offer.
     """
-    is_numeric = type(values) is np.ndarray and values.dtype.kind in "fiu"
+    is_array = type(values) is np.ndarray
+    is_numeric = is_array and values.dtype.kind in "fiu"
     if not is_numeric or values.shape != (n,):
         description = f"a {type(values).__name__}"
-        if is_numeric:
-            description = f"numbers of shape {values.shape}"
+        if is_array:
+            description = f"an array of {values.dtype} of shape {values.shape}"
         raise ShapeError(
             f"{type(part).__name__} returned {description} for {n} arms; return one number per arm, "
             "as an array"
@@ -48,7 +49,8 @@ def switching_costs(switching: SwitchingCost, offer: Offer) -> Floats:
         switching: The switching cost.
         offer: The arms on offer, and the previous action.
     """
-    costs = one_per_arm(switching, switching.costs(offer), len(offer.arms))
+    answer = switching.costs(offer)
+    costs = one_per_arm(switching, answer, len(offer.arms))
     if not costs.min(initial=0.0) >= 0.0:  # also where it is NaN
         arm = int(np.argmin(costs >= 0.0))
         name = type(switching).__name__

@@ -54,7 +54,7 @@ class GrowingGrid:
                 "lower is empty; give the cube's lowest corner, one number a column"
             )
 
-    def kept(self, offer: Offer) -> Bools:
+    def allowed_arms(self, offer: Offer) -> Bools:
         """Which arms, of those available, stand for D_t, (n,).
 
         Args:
@@ -86,16 +86,21 @@ class GrowingGrid:
     def _points_per_axis(self, step: int) -> int | None:
         """⌈B L r d t²⌉; ``None`` where the grid is so fine that every arm is kept."""
         dimension = len(self.lower)
-        points = (
-            self.norm_bound * self.lipschitz * self.side * dimension * float(step) ** 2
-        )
-        if points > _MOST_POINTS or math.ceil(points) ** dimension > _MOST_POINTS:
+        slope = self.norm_bound * self.lipschitz  # B L
+        points = slope * self.side * dimension * float(step) ** 2
+        if points > _MOST_POINTS:
             return None
-        return max(1, math.ceil(points))
+        per_axis = math.ceil(points)
+        if per_axis**dimension > _MOST_POINTS:
+            return None
+        return max(1, per_axis)
 
     def _grid(self, per_axis: int) -> Floats:
         """The points of the grid, (per_axisᵈ, d)."""
-        offsets = (np.arange(per_axis) + 0.5) * (self.side / per_axis)
+        spacing = self.side / per_axis
+        middles = np.arange(per_axis) + 0.5
+        offsets = middles * spacing
         axes = [low + offsets for low in self.lower]
-        grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+        coordinates = np.meshgrid(*axes, indexing="ij")
+        grid = np.stack(coordinates, axis=-1)
         return grid.reshape(-1, len(self.lower))

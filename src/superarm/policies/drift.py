@@ -145,13 +145,17 @@ def _learned_block(model: Model, in_block: bool, c1: float, c2: float) -> _Learn
             "Model(past=…)"
         )
     days, rounds, n = past.shape
-    arms = Arms.numbered(np.arange(n, dtype=np.float64)[:, None])
+    numbers = np.arange(n, dtype=np.float64)
+    arms = Arms.numbered(numbers[:, None])
     regrets = np.zeros(len(BLOCKS))
     for day in range(days):
         other_days = np.delete(past, day, axis=0).reshape(-1, n)
-        kernel = Empirical(covariance=np.cov(other_days, rowvar=False))
+        covariance = np.cov(other_days, rowvar=False)
         day_model = replace(
-            model, kernel=kernel, mean=other_days.mean(axis=0), arms=arms.features
+            model,
+            kernel=Empirical(covariance=covariance),
+            mean=other_days.mean(axis=0),
+            arms=arms.features,
         )
         for place, block in enumerate(BLOCKS):
             policy = r_gp_ucb(day_model, block=block, in_block=in_block, c1=c1, c2=c2)
@@ -179,7 +183,8 @@ def _regret(policy: IndexPolicy, model: Model, arms: Arms, readings: Floats) -> 
         chosen = decision.positions
         feedback = Feedback(positions=chosen, rewards=rewards[chosen])
         policy.learn(offer, decision, feedback, rng)
-        best = model.oracle.select(sign * rewards, None, rng).positions
+        selection = model.oracle.select(sign * rewards, None, rng)
+        best = selection.positions
         best_worth = model.reward.worth(rewards[best], best, None)
         worth = model.reward.worth(rewards[chosen], chosen, None)
         total += sign * (best_worth - worth)
@@ -218,6 +223,9 @@ def block_length(model: Model, epsilon: float) -> int:
         length = 12.0 * epsilon**-0.25
     else:
         d = arms.shape[1]
-        c = d * (d + 1.0) / (2.0 * kernel.nu + d * (d + 1.0))
-        length = 24.0 * epsilon ** (-1.0 / (4.0 - c))
-    return math.ceil(min(float(model.horizon), length))
+        product = d * (d + 1.0)
+        c = product / (2.0 * kernel.nu + product)
+        exponent = -1.0 / (4.0 - c)
+        length = 24.0 * epsilon**exponent
+    length = min(float(model.horizon), length)
+    return math.ceil(length)

@@ -113,11 +113,16 @@ class Exp3(Learner):
         if block != self._block_of(offer.step):
             logs = np.zeros_like(logs)  # a new block: all weights are 1
         w = np.exp(logs - logs.max())
-        p_all = (1.0 - self.gamma) * w / w.sum() + self.gamma / len(logs)  # (K,)
+        # p = (1 − γ) w/Σw + γ/K, (K,)
+        by_weight = (1.0 - self.gamma) * w / w.sum()
+        by_chance = self.gamma / len(logs)
+        p_all = by_weight + by_chance
         p = p_all[rows]
         if offer.available is not None:
             p = np.where(offer.available, p, 0.0)
-        return np.asarray(p / max(p.sum(), np.finfo(float).tiny))
+        smallest = np.finfo(float).tiny  # where no arm is available
+        total = max(p.sum(), smallest)
+        return np.asarray(p / total)
 
     def _block_of(self, step: int) -> int:
         """The number of the block that a step belongs to."""
@@ -155,23 +160,31 @@ class Exp3(Learner):
         p = decision.propensity
         count = len(decision.positions)
         least = self.gamma / K
-        if p is None or not p >= least * (1.0 - _ROUNDING) or count != 1:
+        least_accepted = least * (1.0 - _ROUNDING)
+        if p is None or not p >= least_accepted or count != 1:
             raise InputError(
                 f"the decision has {count} arms and propensity {p}, so another policy made it; this "
                 f"plays one arm, with probability at least {least:.3g}"
             )
-        rows = self._fixed.locate(offer.arms).keys[feedback.positions]
+        offered_rows = self._fixed.locate(offer.arms).keys
+        rows = offered_rows[feedback.positions]
         block = self._block_of(decision.step)
         current_block, logs = self._weights
         if block < current_block:
             self.ignored += len(rows)
         elif len(rows):
-            logs = logs.copy() if block == current_block else np.zeros(K)
-            scaled = (feedback.rewards - self.low) / (self.high - self.low)
-            X = np.clip(scaled, 0.0, 1.0)
-            gain = X if self.direction == "maximize" else 1.0 - X
+            is_current = block == current_block
+            logs = logs.copy() if is_current else np.zeros(K)
+            gain = self._gain(feedback.rewards)
             logs[rows] += self.gamma * gain / (p * K)
             self._weights = _Weights(block, logs)
+
+    def _gain(self, rewards: Floats) -> Floats:
+        """X: rewards scaled to [0, 1], of which larger is better, (k,)."""
+        spread = self.high - self.low
+        scaled = (rewards - self.low) / spread
+        X: Floats = np.clip(scaled, 0.0, 1.0)
+        return X if self.direction == "maximize" else 1.0 - X
 
     def _memory(self) -> Mapping[str, Any]:
         block, logs = self._weights
@@ -180,9 +193,11 @@ class Exp3(Learner):
     def _remember(self, state: State) -> None:
         self.ignored = as_count(state.scalar("ignored"), "ignored", 0)
         block = as_count(state.scalar("number"), "number", 0)
-        logs = as_vector(state.array("log_weights"), "log_weights", len(self.arms))
+        K = len(self.arms)
+        logs = as_vector(state.array("log_weights"), "log_weights", K)
         # A reward adds at most 1, and a block has at most that many rewards.
-        if logs.min() < 0.0 or logs.sum() > self.block * (1.0 + _ROUNDING):
+        largest_sum = self.block * (1.0 + _ROUNDING)
+        if logs.min() < 0.0 or logs.sum() > largest_sum:
             raise StateError("this state is damaged: no rewards give its weights")
         self._weights = _Weights(block, logs.copy())
 
@@ -222,8 +237,10 @@ def rexp3(
         ratio = model.horizon / as_scale(variation, "variation")
         length = (K * math.log(K)) ** (1.0 / 3.0) * ratio ** (2.0 / 3.0)
         block = max(1, math.ceil(length))
-    mean = np.asarray(model.mean(model.arms) if callable(model.mean) else model.mean)
-    reach = 3.0 * np.sqrt(prior_variance(model.kernel, model.arms))
+    mean_values = model.mean(model.arms) if callable(model.mean) else model.mean
+    mean = np.asarray(mean_values)
+    variance = prior_variance(model.kernel, model.arms)
+    reach = 3.0 * np.sqrt(variance)
     if low is None:
         low = float((mean - reach).min())
     if high is None:

@@ -69,10 +69,13 @@ class Hypercubes(CellPolicy):
 
     def _cubes(self, contexts: Floats) -> list[Cube]:
         """The cube that holds each context."""
-        per_axis = self.per_axis(contexts.shape[1])
+        columns = contexts.shape[1]
+        per_axis = self.per_axis(columns)
+        places = np.floor(contexts * per_axis)
         # The last cube along an axis includes its upper end.
-        places = np.minimum(np.floor(contexts * per_axis), per_axis - 1)
-        return [tuple(place) for place in places.astype(np.intp).tolist()]
+        places = np.minimum(places, per_axis - 1)
+        numbers = places.astype(np.intp).tolist()
+        return [tuple(place) for place in numbers]
 
     def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
         n, dimension = contexts.shape
@@ -86,21 +89,27 @@ class Hypercubes(CellPolicy):
         # Any explored arm ranks below any under-explored one, whatever its mean.
         above_means = mean.max(initial=0.0) + 1.0
         exploration = above_means + rng.random(n)
-        return np.where(plays <= enough_plays, exploration, mean)
+        is_under_explored = plays <= enough_plays
+        return np.where(is_under_explored, exploration, mean)
 
     def _update_cells(self, contexts: Floats, rewards: Floats) -> None:
-        for cube, reward in zip(self._cubes(contexts), rewards.tolist(), strict=True):
-            plays, total = self._tallies.get(cube, _NO_PLAYS)
-            self._tallies[cube] = _Tally(plays + 1, total + reward)
+        cubes = self._cubes(contexts)
+        for cube, reward in zip(cubes, rewards.tolist(), strict=True):
+            tally = self._tallies.get(cube, _NO_PLAYS)
+            plays = tally.plays + 1
+            total = tally.total + reward
+            self._tallies[cube] = _Tally(plays, total)
 
     def _memory(self) -> Mapping[str, Any]:
         cubes = sorted(self._tallies)
-        places = np.array(cubes, dtype=np.int64).reshape(len(cubes), self._columns)
-        plays = [self._tallies[cube].plays for cube in cubes]
-        totals = [self._tallies[cube].total for cube in cubes]
+        tallies = [self._tallies[cube] for cube in cubes]
+        plays = [tally.plays for tally in tallies]
+        totals = [tally.total for tally in tallies]
+        places = np.array(cubes, dtype=np.int64)
+        shape = (len(cubes), self._columns)
         return {
             **super()._memory(),
-            "cubes": places,
+            "cubes": places.reshape(shape),
             "plays": np.array(plays, dtype=np.int64),
             "totals": np.array(totals, dtype=np.float64),
         }

@@ -154,7 +154,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, ReportsSettings, Resumable):
         """Whether arms are pending."""
         return self._ledger.awaits
 
-    def knows(self, step: int) -> bool:
+    def has_learned(self, step: int) -> bool:
         """Whether all rewards of a step were learned.
 
         Args:
@@ -197,7 +197,8 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, ReportsSettings, Resumable):
         require_type(offer, Offer, "offer")
         version = self.version  # before the belief: another thread may be learning
         # Believe.
-        belief = self.posterior.belief(offer, self._ledger.pending())
+        pending = self._ledger.pending()
+        belief = self.posterior.belief(offer, pending)
         gains: Belief = belief if self.direction == "maximize" else belief.negated()
         # Score.
         costs = None
@@ -264,7 +265,8 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, ReportsSettings, Resumable):
         posterior = self.posterior
         if not posterior.exchangeable:
             self._ledger.check_order(decision, type(posterior).__name__)
-        keys = posterior.keys(offer)[feedback.positions]
+        offered_keys = posterior.keys(offer)
+        keys = offered_keys[feedback.positions]
         rewards = feedback.rewards
         noise = feedback.noise_variance
         if feedback.sums is None:
@@ -317,12 +319,15 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, ReportsSettings, Resumable):
         """
         chosen = as_positions(positions, "positions")
         n = len(offer.arms)
-        if len(chosen) and not (chosen.min() >= 0 and chosen.max() < n):
+        is_arm = (chosen >= 0) & (chosen < n)
+        if not is_arm.all():
+            first_few = chosen.tolist()[:9]
             raise UnknownArmError(
-                f"positions {chosen.tolist()[:9]} are not all among arms 0 to {n - 1}"
+                f"positions {first_few} are not all among arms 0 to {n - 1}"
             )
         posterior = self.posterior
-        keys = posterior.keys(offer)[chosen]
+        offered_keys = posterior.keys(offer)
+        keys = offered_keys[chosen]
         mean, cov = posterior.predict(keys, return_cov=True)
         if isinstance(posterior, SelfCalibrating):
             noise_cov = posterior.noise_cov(keys)
@@ -391,7 +396,7 @@ def _check_only_compared(
 
 def _allowed_arms(decision_set: DecisionSet, offer: Offer) -> Bools:
     """Which arms on offer the decision set allows, checked, (n,)."""
-    allowed = np.asarray(decision_set.kept(offer))
+    allowed = np.asarray(decision_set.allowed_arms(offer))
     n = len(offer.arms)
     if allowed.dtype != np.bool_ or allowed.shape != (n,):
         raise ShapeError(

@@ -263,10 +263,13 @@ class Ledger:
         if not self._pending:
             return None
         carries = self._pending.copy()  # another thread may add to it
-        keys = []
+        unseen_keys = []
         for step, carry in sorted(carries.items()):
-            keys.append(carry.arrays["keys"][self._unseen_rows(step, carry)])
-        pending = np.concatenate(keys)[-self._most_pending :]
+            keys = carry.arrays["keys"]
+            rows = self._unseen_rows(step, carry)
+            unseen_keys.append(keys[rows])
+        pending = np.concatenate(unseen_keys)
+        pending = pending[-self._most_pending :]
         return pending if len(pending) else None
 
     def _unseen_rows(self, step: int, carry: State) -> slice | list[int]:
@@ -383,7 +386,9 @@ class Ledger:
 
     def state(self) -> State:
         """All that the ledger holds."""
-        partly_seen = [[step, sorted(self._seen[step])] for step in sorted(self._seen)]
+        partly_seen = []
+        for step, positions in sorted(self._seen.items()):
+            partly_seen.append([step, sorted(positions)])
         scalars = {
             "closed": self.closed.as_lists(),
             "heard": partly_seen,
@@ -418,7 +423,18 @@ class Ledger:
             as_count(step, "a step or position", 0)
             for position in seen:
                 as_count(position, "a step or position", 0)
-        self.last = max(self.closed.last, max(self._seen, default=0))
+        last_seen = max(self._seen, default=0)
+        self.last = max(self.closed.last, last_seen)
+        self._load_pending(state)
+        if "committed" in state.scalars:
+            committed = state.scalar("committed")
+            self._committed = Steps.from_lists(committed)
+        last_pending = max(self._pending, default=0)
+        last_taken = max(self.last, last_pending, 0)
+        self.assume_committed(state, last_taken)
+
+    def _load_pending(self, state: State) -> None:
+        """Load the carries of pending decisions."""
         carries = {int(name): carry for name, carry in state.parts.items()}
         if len(carries) < len(state.parts):
             raise ValueError("two parts have the same step")
@@ -426,9 +442,6 @@ class Ledger:
             carry = carries[step]
             _check_carry(carry)
             self._pending[step] = _frozen_carry(carry)
-        if "committed" in state.scalars:
-            self._committed = Steps.from_lists(state.scalar("committed"))
-        self.assume_committed(state, max(self.last, *self._pending, 0))
 
 
 def last_step(state: State) -> int:
@@ -437,9 +450,11 @@ def last_step(state: State) -> int:
     Args:
         state: The state of a policy. Its steps beyond ``MOST_ROUNDS`` are no rounds.
     """
-    ledger = Ledger(most_pending=0).restored(state.part("ledger"))
+    empty_ledger = Ledger(most_pending=0)
+    ledger = empty_ledger.restored(state.part("ledger"))
     steps = [*ledger.closed.last_of_ranges, *ledger._seen, *ledger._pending]
-    return max((step for step in steps if step <= MOST_ROUNDS), default=0)
+    rounds = [step for step in steps if step <= MOST_ROUNDS]
+    return max(rounds, default=0)
 
 
 def _frozen_carry(carry: State) -> State:

@@ -40,7 +40,8 @@ def _bound(model: Model, width: Width, delta: float, gain: GainChoice) -> UCB:
     require_choice(width, "width", ("lemma-1",))
     bounds = known(model, "norm_bound", "noise_bound")
     schedule = RidgeUCB(**bounds, regularisation=model.noise_variance, delta=delta)
-    return UCB(schedule=schedule, gamma=gamma_for(model, gain))
+    gamma = gamma_for(model, gain)
+    return UCB(schedule=schedule, gamma=gamma)
 
 
 def _metric(model: Model) -> ActionMetric:

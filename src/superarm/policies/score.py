@@ -95,7 +95,8 @@ class ScorePolicy(SavablePolicy, TablePlayer):
         is_constant = isinstance(self.score, KnownCosts | Truth)
         if not is_constant or not self.oracle.deterministic:
             return None
-        positions = self.decide(offer, rng_at(offer.step)).positions
+        rng = rng_at(offer.step)
+        positions = self.decide(offer, rng).positions
         if len(positions) != 1:
             return None
         return np.full(len(rewards), positions[0])

@@ -135,7 +135,8 @@ class Expected(_Certain):
     column: int = 1
 
     def desirability(self, offer: Offer, rng: Rng) -> Floats:
-        return np.minimum(-offer.arms.features[:, self.column], 0.0)
+        costs = offer.arms.features[:, self.column]
+        return np.minimum(-costs, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -162,7 +163,8 @@ class Stay(_Certain):
 
     def desirability(self, offer: Offer, rng: Rng) -> Floats:
         desirability = np.full(len(offer.arms), -1.0)
-        desirability[previous_positions(offer)] = 0.0
+        previous = previous_positions(offer)
+        desirability[previous] = 0.0
         return desirability
 
 
@@ -179,7 +181,8 @@ class Planned(_Certain):
     def desirability(self, offer: Offer, rng: Rng) -> Floats:
         way, place = self.problem.way(offer.step)
         planned_action = way.actions[place]
-        is_planned = np.arange(len(offer.arms)) == planned_action
+        actions = np.arange(len(offer.arms))
+        is_planned = actions == planned_action
         return np.where(is_planned, 0.0, -1.0)
 
 
@@ -200,11 +203,13 @@ class LastTruth(_Certain):
             )
 
     def desirability(self, offer: Offer, rng: Rng) -> Floats:
+        problem = self.problem
         if offer.step > 1:
-            previous_offer = self.problem.offer(offer.step - 1)
-            return Truth(problem=self.problem).desirability(previous_offer, rng)
-        mean = self.problem.model.mean
+            previous_offer = problem.offer(offer.step - 1)
+            truth = Truth(problem=problem)
+            return truth.desirability(previous_offer, rng)
+        mean = problem.model.mean
         arms = offer.arms.features
         prior_mean = mean(arms) if callable(mean) else mean
         values = np.broadcast_to(prior_mean, len(arms))
-        return values if self.problem.direction == "maximize" else -values
+        return values if problem.direction == "maximize" else -values

@@ -73,7 +73,8 @@ def _draw_normals(steps: range, count: int, rng_at: RngAt) -> Floats:
     """The standard normals of every round's joint draw, (T, count)."""
     normals = np.empty((len(steps), count))
     for row, step in enumerate(steps):
-        rng_at(step).standard_normal(out=normals[row])
+        rng = rng_at(step)
+        rng.standard_normal(out=normals[row])
     return normals
 
 
@@ -87,9 +88,12 @@ def _play_rounds(
         step = offer.step + row
         if not rule.deterministic:
             rng = rng_at(step)
-        index = rule.desirability(posterior.belief(offer), step, rng)
-        arm = _ONE_ARM.select(index, None, rng).positions.item()
-        posterior.observe([arm], [rewards.item(row, arm)])
+        belief = posterior.belief(offer)
+        index = rule.desirability(belief, step, rng)
+        selection = _ONE_ARM.select(index, None, rng)
+        arm = selection.positions.item()
+        reward = rewards.item(row, arm)
+        posterior.observe([arm], [reward])
         arms_played[row] = arm
     return arms_played
 
@@ -113,5 +117,5 @@ def _widths(rule: Rule, steps: range) -> Floats | None:
         return 0.0
 
     gamma = realised_gain if rule.gamma is None else rule.gamma
-    widths = np.array([schedule.width(step, gamma) for step in steps], dtype=np.float64)
-    return None if needs_realised_gain else widths
+    widths = [schedule.width(step, gamma) for step in steps]
+    return None if needs_realised_gain else np.array(widths, dtype=np.float64)

@@ -123,7 +123,9 @@ class TreeIndexPolicy(TreePolicy):
     def _score_actions(self, offer: Offer, begins: bool, rng: Rng) -> ScoredActions:
         posterior = self._updated_posterior() if begins else self.posterior
         belief = posterior.belief(offer)
-        gains = belief if self.direction == "maximize" else belief.negated()
+        gains = belief
+        if self.direction == "minimize":
+            gains = belief.negated()
         answer = self.rule.desirability(gains, offer.step, rng)
         desirability = one_per_arm(self.rule, answer, len(offer.arms))
         if self.clip:
@@ -141,7 +143,8 @@ class TreeIndexPolicy(TreePolicy):
 
     def _learn_delayed(self, delayed: list[_DelayedRewards]) -> Posterior:
         """A copy of the posterior that has learned these rewards."""
-        posterior = self.posterior.restored(self.posterior.state())
+        state = self.posterior.state()
+        posterior = self.posterior.restored(state)
         posterior.observe(*_joined(delayed))
         return posterior
 
@@ -155,13 +158,15 @@ class TreeIndexPolicy(TreePolicy):
     def _absorb(
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng
     ) -> None:
-        if not self.posterior.exchangeable:
-            self._ledger.check_order(decision, type(self.posterior).__name__)
-        keys = self.posterior.keys(offer)[feedback.positions]
+        posterior = self.posterior
+        if not posterior.exchangeable:
+            self._ledger.check_order(decision, type(posterior).__name__)
+        offered_keys = posterior.keys(offer)
+        keys = offered_keys[feedback.positions]
         number = 0 if self._walk is None else self._walk.number
         if self._learns_at_once(number):
             noise = feedback.noise_variance
-            self.posterior.observe(keys, feedback.rewards, noise, rng)
+            posterior.observe(keys, feedback.rewards, noise, rng)
         elif len(keys):
             self._delay(keys, feedback)
 

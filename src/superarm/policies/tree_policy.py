@@ -18,7 +18,7 @@ from superarm.movement import ActionMetric, Forest, Stand, start_of
 from superarm.movement.carrying import KIND, Walk, walk_of
 from superarm.movement.descent import KAPPA
 from superarm.movement.forest import MOST_TREES
-from superarm.movement.tree import TAU
+from superarm.movement.frt import TAU
 
 from .base import Learner, retry_if_stale
 from .ledger import CHANGED
@@ -126,10 +126,11 @@ class TreePolicy(Learner):
     def _first_walk(self, offer: Offer, rng: Rng) -> Walk:
         """A walk on new trees, at the offer's previous action."""
         previous_action = start_of(offer)
-        forest = Forest.grown(
+        forest = Forest.grow(
             self.metric, rng, trees=self.trees, tau=self.tau, kappa=self.kappa
         )
-        return Walk(forest, 0, forest.begin(previous_action), offer.step)
+        stand = forest.begin(previous_action)
+        return Walk(forest, 0, stand, offer.step)
 
     def commit(self, decision: Decision) -> None:
         """Take a decision: the walk continues from it.
@@ -186,5 +187,6 @@ def _continue_walk(walk: Walk, offer: Offer) -> Walk:
         stand = walk.forest.begin(previous_action, number)
         return walk._replace(number=number, stand=stand)
     if previous_action is not None:
-        return walk._replace(stand=walk.stand._replace(action=previous_action))
+        stand = walk.stand._replace(action=previous_action)
+        return walk._replace(stand=stand)
     return walk

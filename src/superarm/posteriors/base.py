@@ -339,7 +339,8 @@ class GaussianPosterior(ThreadSafe, HasParameters):
         keys = self._remembered_keys(arms)
         draw_count = as_draws(size, len(keys))
         generator = as_generator(rng)
-        return self._mean(keys) + self._draw(keys, generator, draw_count)
+        mean = self._mean(keys)
+        return mean + self._draw(keys, generator, draw_count)
 
     @consistent_read
     def belief(
@@ -362,9 +363,11 @@ class GaussianPosterior(ThreadSafe, HasParameters):
                 f"{keys.shape}; pass keys of this posterior"
             )
         n = len(keys)
-        joint = self._belief(np.concatenate([keys, pending_keys]))
+        joint_keys = np.concatenate([keys, pending_keys])
+        joint = self._belief(joint_keys)
         belief = GaussianBelief(self, joint._keys, joint.mean[:n], joint.std[:n])
-        return belief.condition(np.arange(n, len(joint.mean)))
+        pending_positions = np.arange(n, len(joint.mean))
+        return belief.condition(pending_positions)
 
     @one_blas_thread
     def _belief(self, keys: NDArray[Any]) -> GaussianBelief:
@@ -460,7 +463,9 @@ class GaussianPosterior(ThreadSafe, HasParameters):
 def _equal_keys(cached: NDArray[Any], keys: NDArray[Any]) -> bool:
     if cached is keys:
         return True
-    return cached.shape == keys.shape and bool((cached == keys).all())
+    if cached.shape != keys.shape:
+        return False
+    return bool((cached == keys).all())
 
 
 def is_empty(pending: NDArray[Any] | None) -> bool:

@@ -54,12 +54,11 @@ class PendingArms(NamedTuple):
             factor: Cholesky factor of their covariance after these arms, (k, k).
             rows: Their rows of W, (k, n).
         """
-        above = np.zeros((len(self.positions), len(positions)))
-        return PendingArms(
-            positions=np.concatenate([self.positions, positions]),
-            factor=np.block([[self.factor, above], [cross.T, factor]]),
-            rows=np.vstack([self.rows, rows]),
-        )
+        above = np.zeros_like(cross)
+        all_positions = np.concatenate([self.positions, positions])
+        all_factor = np.block([[self.factor, above], [cross.T, factor]])
+        all_rows = np.vstack([self.rows, rows])
+        return PendingArms(all_positions, all_factor, all_rows)
 
 
 class BaseBelief(Generic[PosteriorType]):
@@ -185,16 +184,18 @@ class GaussianBelief(BaseBelief["GaussianPosterior"]):
             rng: A random generator.
         """
         posterior = self._current_posterior()
-        draw: Floats = posterior._draw(self._keys, as_generator(rng), 1)[0]
+        draws = posterior._draw(self._keys, as_generator(rng), 1)
+        draw: Floats = draws[0]
         pending = self._pending
         if pending is None:
             return self.mean + draw
         # Pathwise conditioning: f − C_np (C_pp + noise)⁻¹ (f_p + ε) has the conditional covariance.
-        noise = self.noise_std * rng.standard_normal(len(pending.positions))
-        observed = draw[pending.positions] + noise  # f_p + ε
-        whitened = solve_lower(pending.factor, observed)
+        positions, factor, rows = pending
+        noise = self.noise_std * rng.standard_normal(len(positions))
+        observed = draw[positions] + noise  # f_p + ε
+        whitened = solve_lower(factor, observed)
         n = len(self.mean)
-        draw = draw[:n] - whitened @ pending.rows
+        draw = draw[:n] - whitened @ rows
         return self.mean + draw
 
     @one_blas_thread
@@ -207,12 +208,9 @@ class GaussianBelief(BaseBelief["GaussianPosterior"]):
         """
         chosen = as_positions(positions, "positions")
         posterior = self._current_posterior()
+        self._check_positions(chosen)
         pending = self._pending
         n = len(self.mean)
-        if len(chosen) and not (chosen.min() >= 0 and chosen.max() < len(self._keys)):
-            raise UnknownArmError(
-                f"positions {chosen.tolist()[:9]} are not all among arms 0 to {n - 1}"
-            )
         covariance_rows = posterior._covariance(self._keys, chosen)  # (k, m), m ≥ n
         corner = covariance_rows[:, chosen]  # (k, k)
         rows = covariance_rows[:, :n]  # (k, n)
@@ -221,16 +219,29 @@ class GaussianBelief(BaseBelief["GaussianPosterior"]):
             cross = pending.rows[:, chosen]  # (p, k)
             corner -= cross.T @ cross
             rows = rows - cross.T @ pending.rows
-        corner[np.diag_indices_from(corner)] += self.noise_std**2
+        diagonal = np.diag_indices_from(corner)
+        corner[diagonal] += self.noise_std**2
         factor = cholesky(corner, "the covariance of the chosen arms")
         rows = solve_lower(factor, rows)
-        variance = self.std**2 - np.einsum("ij,ij->j", rows, rows)
+        explained = np.einsum("ij,ij->j", rows, rows)
+        variance = self.std**2 - explained
         std = standard_deviation(variance, lambda: posterior._prior_scale(self._keys))
         if pending is None:
             conditioned = PendingArms(chosen, factor, rows)
         else:
             conditioned = pending.extended(chosen, cross, factor, rows)
         return self._changed(self.mean, std, self._sign, conditioned)
+
+    def _check_positions(self, positions: Ints) -> None:
+        """Refuse positions beyond the belief's keys."""
+        if not len(positions):
+            return
+        if positions.min() < 0 or positions.max() >= len(self._keys):
+            first_few = positions.tolist()[:9]
+            last = len(self.mean) - 1
+            raise UnknownArmError(
+                f"positions {first_few} are not all among arms 0 to {last}"
+            )
 
     def negated(self) -> GaussianBelief:
         """The belief about the negated rewards."""

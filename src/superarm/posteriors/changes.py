@@ -121,14 +121,17 @@ class ChangeDetecting(NumberedWrapper):
             spread: Standard deviation of the innovations, 0.5 to 1e6.
         """
         as_number(self.scale, "scale", 1.2)
-        h = math.log(as_number(self.run_length, "run_length", 2.0, 1e12))
-        cells = min(_MOST_CELLS, math.ceil(_CELLS_PER_STEP * h / self._slope))
+        run_length = as_number(self.run_length, "run_length", 2.0, 1e12)
+        h = math.log(run_length)
+        needed_cells = math.ceil(_CELLS_PER_STEP * h / self._slope)
+        cells = min(_MOST_CELLS, needed_cells)
         edges = np.linspace(0.0, h, cells + 1)
         spread = as_number(spread, "spread", 0.5, 1e6)
         transitions = self._transitions(edges, spread)
         # Mean times t until the chain leaves [0, h) solve (I − transitions) t = 1.
-        identity = np.eye(len(edges))
-        times = np.linalg.solve(identity - transitions, np.ones(len(edges)))
+        size = len(edges)
+        coefficients = np.eye(size) - transitions
+        times = np.linalg.solve(coefficients, np.ones(size))
         return float(times[0])
 
     def _transitions(self, edges: Floats, spread: float) -> Floats:
@@ -136,14 +139,18 @@ class ChangeDetecting(NumberedWrapper):
         from scipy.special import erf
 
         # S = 0 is a state of its own, followed by the cells, each represented by its middle.
-        middles = 0.5 * (edges[1:] + edges[:-1])
+        lower = edges[:-1]
+        upper = edges[1:]
+        middles = 0.5 * (upper + lower)
         states = np.append(0.0, middles)  # (cells + 1,)
         # The next S is at most ``edge`` if z² ≤ (edge − S + ln ρ) / (½ (1 − 1/ρ²)).
-        squares = edges[None, :] - states[:, None] + self._fall
+        steps = edges[None, :] - states[:, None]
+        squares = steps + self._fall
         squares /= self._slope * spread**2  # z²/spread² is χ² with 1 degree of freedom
-        below = erf(np.sqrt(0.5 * np.maximum(squares, 0.0)))  # P(next S ≤ edge)
-        at_zero = below[:, 0]
-        in_cells = np.diff(below, axis=1)
+        squares = np.maximum(squares, 0.0)
+        probabilities = erf(np.sqrt(0.5 * squares))  # P(next S ≤ edge)
+        at_zero = probabilities[:, 0]
+        in_cells = np.diff(probabilities, axis=1)
         return np.column_stack([at_zero, in_cells])
 
     def _number(self, offer: Offer) -> int:
@@ -168,9 +175,8 @@ class ChangeDetecting(NumberedWrapper):
             late = _is_late(untested.arms, inside, alarms)
             ignored += int(np.count_nonzero(late))
             untested = untested.part(~late)
-            innovations, gains = _innovations(
-                inside, self._inside_observations(untested)
-            )
+            inside_untested = self._inside_observations(untested)
+            innovations, gains = _innovations(inside, inside_untested)
             result = self._cusum(statistic, innovations)
             history = untested.after(recent)
             tested_before = len(history.rewards) - len(innovations)
@@ -180,11 +186,13 @@ class ChangeDetecting(NumberedWrapper):
             if not result.alarm:
                 break
             information += float(gains[: result.tested].sum())
-            since = history.part(slice(begin, tested_before + result.tested))
+            end = tested_before + result.tested
+            since = history.part(slice(begin, end))
             inside = self.posterior._clone()
             inside.observe(*self._inside_observations(since), rng)
             steps = self._numbers(since.arms)
-            alarms += (Alarm(step=int(steps[-1]), since=int(steps[0])),)
+            alarm = Alarm(step=int(steps[-1]), since=int(steps[0]))
+            alarms = (*alarms, alarm)
             # Test the remaining observations against the new posterior.
             untested = untested.part(slice(result.tested, None))
             recent = None
@@ -204,34 +212,49 @@ class ChangeDetecting(NumberedWrapper):
         """S ← max(0, S + ½ z² (1 − 1/ρ²) − ln ρ) for each innovation z, until an alarm."""
         threshold = math.log(self.run_length)
         last_zero = None
-        for tested, square in enumerate((innovations**2).tolist(), start=1):
-            statistic = max(0.0, statistic + self._slope * square - self._fall)
+        squares = (innovations**2).tolist()
+        for tested, square in enumerate(squares, start=1):
+            raised = statistic + self._slope * square
+            statistic = max(0.0, raised - self._fall)
             if statistic == 0.0:
                 last_zero = tested
             if statistic >= threshold:
                 return _CusumResult(statistic, tested, last_zero, alarm=True)
-        return _CusumResult(statistic, len(innovations), last_zero, alarm=False)
+        tested = len(innovations)
+        return _CusumResult(statistic, tested, last_zero, alarm=False)
 
     def _memory(self) -> Memory:
-        scalars = {"statistic": self._statistic, "ignored": self.ignored}
-        alarms = np.array(self.alarms, dtype=np.float64).reshape(-1, 2)
-        return self._memory_of(scalars, self._recent, alarms=alarms)
+        scalars = {
+            "statistic": self._statistic,
+            "ignored": self.ignored,
+        }
+        alarms = np.array(self.alarms, dtype=np.float64)
+        rows = alarms.reshape(-1, 2)  # also where there are none
+        return self._memory_of(scalars, self._recent, alarms=rows)
 
     def _remember(self, state: State) -> None:
-        self.ignored = as_count(state.scalar("ignored"), "ignored", 0, self.count)
+        ignored = state.scalar("ignored")
+        self.ignored = as_count(ignored, "ignored", 0, self.count)
+        statistic = state.scalar("statistic")
         threshold = math.log(self.run_length)
-        self._statistic = as_number(
-            state.scalar("statistic"), "statistic", 0.0, threshold
-        )
-        alarms = as_features(state.array("alarms"), "alarms", 2)
-        if (alarms != np.floor(alarms)).any() or (np.abs(alarms) > 2**53).any():
-            raise StateError("this state is damaged: its alarms are not at whole steps")
-        self.alarms = tuple(
-            Alarm(int(step), int(since)) for step, since in alarms.tolist()
-        )
+        self._statistic = as_number(statistic, "statistic", 0.0, threshold)
+        self.alarms = _alarms_in(state)
         self._remember_inside(state, self.posterior)
         if self._statistic > 0.0:
             self._recent = self._observations_in(state)
+
+
+def _alarms_in(state: State) -> tuple[Alarm, ...]:
+    """The alarms in a state."""
+    rows = as_features(state.array("alarms"), "alarms", 2)
+    are_whole = rows == np.floor(rows)
+    are_exact = np.abs(rows) <= 2**53  # larger whole numbers are not exact as floats
+    if not (are_whole.all() and are_exact.all()):
+        raise StateError("this state is damaged: its alarms are not at whole steps")
+    alarms = []
+    for step, since in rows.tolist():
+        alarms.append(Alarm(int(step), int(since)))
+    return tuple(alarms)
 
 
 def _is_late(
@@ -239,10 +262,12 @@ def _is_late(
 ) -> NDArray[np.bool_]:
     """Which observations are from before the last detected change, (m,), or already forgotten."""
     first_step = alarms[-1].since if alarms else 0
-    late: NDArray[np.bool_] = ChangeDetecting._numbers(keys) < first_step
+    steps = ChangeDetecting._numbers(keys)
+    late: NDArray[np.bool_] = steps < first_step
     if isinstance(inside, DriftingGP):
         # It would not learn them, so they are no evidence of a change.
-        late |= keys[:, _TIME] <= inside._forgotten
+        times = keys[:, _TIME]
+        late |= times <= inside._forgotten
     return late
 
 
@@ -250,12 +275,15 @@ def _innovations(
     inside: GaussianPosterior, observations: Observations
 ) -> tuple[Floats, Floats]:
     """Whitened innovations z and the information of each observation, nats; both (m,)."""
-    if not len(observations.arms):
+    arms, rewards, noise = observations
+    if not len(arms):
         return np.empty(0), np.empty(0)
-    mean, _ = inside._moments(observations.arms)
-    covariance = inside._covariance(observations.arms) + np.diag(observations.noise)
-    scale = inside._prior_scale(observations.arms) + float(observations.noise.max())
+    mean, _ = inside._moments(arms)
+    covariance = inside._covariance(arms) + np.diag(noise)
+    largest_noise = float(noise.max())
+    scale = inside._prior_scale(arms) + largest_noise
     factor = cholesky(covariance, "the covariance of the observed arms", scale)
-    gains = np.log(np.diagonal(factor)) - 0.5 * np.log(observations.noise)
-    innovations = solve_lower(factor, observations.rewards - mean)
+    forecast_stds = np.diagonal(factor)  # each given the rewards before it
+    gains = np.log(forecast_stds) - 0.5 * np.log(noise)
+    innovations = solve_lower(factor, rewards - mean)
     return innovations, gains

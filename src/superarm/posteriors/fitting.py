@@ -132,10 +132,11 @@ def fit_kernel(
             ``progress=print``.
     """
     rows = as_features(X, "X")
-    rewards = as_vector(y, "y", len(rows))
+    count = len(rows)
+    rewards = as_vector(y, "y", count)
     noise = as_positive(noise_variance, "noise_variance")
-    blocks = as_blocks(groups, len(rows))
-    if len(rows) == 0:
+    blocks = as_blocks(groups, count)
+    if count == 0:
         raise InputError("X is empty; fitting needs at least one observation")
     if not isinstance(kernel, TunableCovariance):
         raise InputError(
@@ -143,17 +144,14 @@ def fit_kernel(
             "and eval_gradient, as the kernels here and in scikit-learn have"
         )
     data = _Data(rows, rewards, blocks)
-    if most_rows is not None and as_count(most_rows, "most_rows") < len(rows):
+    if most_rows is not None and as_count(most_rows, "most_rows") < count:
         data = data.subsample(most_rows, rng)
     bounds = np.reshape(kernel.bounds, (-1, 2))
     start = np.array(kernel.theta, dtype=np.float64)
     if fit_noise:
-        bounds = np.concatenate([bounds, _log_noise_bounds(noise_bounds)])
+        log_noise_bounds = _log_noise_bounds(noise_bounds)
+        bounds = np.concatenate([bounds, log_noise_bounds])
         start = np.append(start, math.log(noise))
-    if restarts > 0 and not np.isfinite(bounds).all():
-        raise InputError(
-            "restarts are drawn within the bounds, so all bounds must be finite"
-        )
     problem = _Problem(
         kernel=kernel,
         theta_size=len(kernel.theta),
@@ -162,11 +160,7 @@ def fit_kernel(
         fit_noise=fit_noise,
         mean=None if fit_mean else float(mean),
     )
-    lower = bounds[:, 0]
-    upper = bounds[:, 1]
-    starts = [np.clip(start, lower, upper)]
-    if len(start):
-        starts += [rng.uniform(lower, upper) for _ in range(restarts)]
+    starts = _starting_points(start, bounds, restarts, rng)
     search = _Search(
         problem.loss,
         rows=len(data.rows),
@@ -178,12 +172,12 @@ def fit_kernel(
     for first in starts:
         search.run(first, bounds)
     if not math.isfinite(search.best_loss):
-        advice = "noise_variance"
+        parameter = "noise_variance"
         if fit_noise:
-            advice = f"the lower noise bound (now {noise_bounds[0]:g})"
+            parameter = f"the lower noise bound (now {noise_bounds[0]:g})"
         raise NotPositiveDefiniteError(
             f"K + noise_variance·I could not be factorised at any of {search.evaluations} trial points "
-            f"of {kernel!r}; raise {advice}, or tighten the kernel's bounds"
+            f"of {kernel!r}; raise {parameter}, or tighten the kernel's bounds"
         )
     best = problem.model_at(search.best_point)
     if fit_mean:
@@ -198,6 +192,23 @@ def fit_kernel(
         message=search.message,
         rows=len(data.rows),
     )
+
+
+def _starting_points(
+    start: Floats, bounds: Floats, restarts: int, rng: Rng
+) -> list[Floats]:
+    """The first start, clipped to the bounds, and random ones within them, (p,) each."""
+    if restarts > 0 and not np.isfinite(bounds).all():
+        raise InputError(
+            "restarts are drawn within the bounds, so all bounds must be finite"
+        )
+    lower = bounds[:, 0]
+    upper = bounds[:, 1]
+    first_start = np.clip(start, lower, upper)
+    if not len(start):
+        return [first_start]
+    random_starts = [rng.uniform(lower, upper) for _ in range(restarts)]
+    return [first_start, *random_starts]
 
 
 def _log_noise_bounds(noise_bounds: tuple[float, float]) -> Floats:
@@ -226,19 +237,23 @@ class _Data(NamedTuple):
 
     def subsample(self, count: int, rng: Rng) -> _Data:
         """``count`` observations drawn at random, in their order."""
-        drawn = np.sort(rng.choice(len(self.rows), count, replace=False))
-        labels = np.zeros(len(self.rows), dtype=np.intp)
+        total = len(self.rows)
+        drawn = rng.choice(total, count, replace=False)
+        drawn = np.sort(drawn)
+        labels = np.zeros(total, dtype=np.intp)
         for label, members in enumerate(self.blocks):
             labels[members] = label
-        blocks = as_blocks(labels[drawn], len(drawn))
-        return _Data(self.rows[drawn], self.rewards[drawn], blocks)
+        blocks = as_blocks(labels[drawn], count)
+        rows = self.rows[drawn]
+        rewards = self.rewards[drawn]
+        return _Data(rows, rewards, blocks)
 
     def best_mean(self, model: _Model) -> float:
         """The most likely constant mean under a model."""
-        factors = factorise_blocks(
-            model.kernel, self.rows, model.noise_variance, self.blocks
-        )
-        return best_mean(factors, [self.rewards[members] for members in self.blocks])
+        kernel, noise = model
+        factors = factorise_blocks(kernel, self.rows, noise, self.blocks)
+        block_rewards = [self.rewards[members] for members in self.blocks]
+        return best_mean(factors, block_rewards)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +275,8 @@ class _Problem:
         size = self.theta_size
         kernel = self.kernel
         if size:
-            kernel = cast(TunableCovariance, kernel.clone_with_theta(point[:size]))
+            theta = point[:size]
+            kernel = cast(TunableCovariance, kernel.clone_with_theta(theta))
         noise = self.noise_variance
         if self.fit_noise:
             noise = float(np.exp(point[size]))
@@ -354,6 +370,7 @@ class _Search:
         if len(first) == 0:
             self.best_loss = value
             return
+        options: Any = {"maxfun": self._most_evaluations}
         result = minimize(
             self._evaluate,
             first,
@@ -361,11 +378,12 @@ class _Search:
             method="L-BFGS-B",
             bounds=[(low, high) for low, high in bounds.tolist()],
             callback=self._after_step,
-            options=cast(Any, {"maxfun": self._most_evaluations}),
+            options=options,
         )
-        if float(result.fun) < self.best_loss:
+        loss = float(result.fun)
+        if loss < self.best_loss:
             self.best_point = result.x
-            self.best_loss = float(result.fun)
+            self.best_loss = loss
             self.converged = bool(result.success)
             self.message = str(result.message)
 
@@ -388,7 +406,8 @@ class _Search:
     def _report_is_due(self) -> bool:
         now = perf_counter()
         is_first_of_start = self._reported_start != self._start
-        if not is_first_of_start and now - self._reported_at < _REPORT_EVERY:
+        is_recent = now - self._reported_at < _REPORT_EVERY
+        if is_recent and not is_first_of_start:
             return False
         self._reported_start = self._start
         self._reported_at = now

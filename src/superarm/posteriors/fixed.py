@@ -125,9 +125,11 @@ class FixedPosterior(GaussianPosterior):
     def _added_totals(self, keys: Ints, rewards: Floats, noise: Floats) -> Floats:
         """What these observations add to the totals, with an information gain of 0."""
         n = len(self.prior_mean)
+        weight = np.bincount(keys, 1.0 / noise, n)
+        weighted_rewards = np.bincount(keys, rewards / noise, n)
         added = np.zeros(2 * n + 2)
-        added[:n] = np.bincount(keys, 1.0 / noise, n)
-        added[n:INFORMATION] = np.bincount(keys, rewards / noise, n)
+        added[:n] = weight
+        added[n:INFORMATION] = weighted_rewards
         added[COUNT] = len(keys)
         return added
 
@@ -229,7 +231,8 @@ class FixedArms:
         n = len(self.features)
         if all(type(arm) is int and 0 <= arm < n for arm in arms.ids):
             row_numbers = np.array(arms.ids, dtype=np.intp)
-            if np.array_equal(self.features[row_numbers], arms.features):
+            features_of_ids = self.features[row_numbers]
+            if np.array_equal(features_of_ids, arms.features):
                 return row_numbers
         if self._rows_by_features is None:
             self._rows_by_features = self._index_features()
@@ -239,7 +242,7 @@ class FixedArms:
             if row is None:
                 raise UnknownArmError(
                     f"arm {arms.ids[position]!r} is not in the fixed arm set of {n} arms that "
-                    "this posterior knows: none of them has its features"
+                    "this posterior covers: none of them has its features"
                 )
             rows[position] = row
         return rows

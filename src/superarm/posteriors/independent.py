@@ -54,17 +54,20 @@ class IndependentGaussian(FixedPosterior, Resumable):
                 "prior_variance must hold one positive number for each arm"
             )
         require_scale(variance, "prior_variance")
-        self.arms = None if arms is None else read_only(as_features(arms, "arms"))
-        if self.arms is not None and len(self.arms) != n:
-            raise ShapeError(
-                f"arms has {len(self.arms)} rows, but there are {n} prior variances"
-            )
+        self.arms = None
+        if arms is not None:
+            self.arms = read_only(as_features(arms, "arms"))
+            if len(self.arms) != n:
+                raise ShapeError(
+                    f"arms has {len(self.arms)} rows, but there are {n} prior variances"
+                )
         super().__init__(n, noise_variance, mean, self.arms)
         self.prior_variance = read_only(variance)
 
     def _variance(self) -> Floats:
         """Posterior variances of all arms, (n,)."""
-        return 1.0 / (1.0 / self.prior_variance + self._weight)
+        precision = 1.0 / self.prior_variance + self._weight
+        return 1.0 / precision
 
     def _moments(self, keys: Ints) -> tuple[Floats, Floats]:
         variance = self._variance()
@@ -75,19 +78,25 @@ class IndependentGaussian(FixedPosterior, Resumable):
     def _covariance(self, keys: Ints, positions: Ints | None = None) -> Floats:
         row_keys = keys if positions is None else keys[positions]
         # The same arm asked about twice is one latent reward, not two independent ones.
-        return np.where(row_keys[:, None] == keys, self._variance()[keys], 0.0)
+        is_same_arm = row_keys[:, None] == keys
+        variances = self._variance()[keys]
+        return np.where(is_same_arm, variances, 0.0)
 
     def _draw(self, keys: Ints, rng: Rng, size: int) -> Floats:
-        normals = rng.standard_normal((size, len(self.prior_variance)))
-        draws = normals * np.sqrt(self._variance())
+        n = len(self.prior_variance)
+        normals = rng.standard_normal((size, n))
+        std = np.sqrt(self._variance())
+        draws = normals * std
         return draws[:, keys]
 
     def _absorb(
         self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None
     ) -> float:
         added = self._added_totals(keys, rewards, noise)
-        weight = added[: len(self.prior_variance)]
-        information = 0.5 * float(np.log1p(self._variance() * weight).sum())
+        n = len(self.prior_variance)
+        weight = added[:n]
+        ratios = self._variance() * weight
+        information = 0.5 * float(np.log1p(ratios).sum())
         added[INFORMATION] = information
         self._totals = self._totals + added
         return information

@@ -80,34 +80,41 @@ class InducingGP(KernelPosterior):
 
     def _fit_points(self, data: Observations, points: Ints) -> _Fit:
         """Sum up all observations at these inducing points."""
-        inducing_arms = data.arms[points]
+        arms, rewards, noise = data
+        inducing_arms = arms[points]
         jitter = self.jitter * self._prior_scale(inducing_arms)
         summary = PointSummary(self.kernel, inducing_arms, jitter, measures_lost=False)
-        residual = data.rewards - self._prior_mean(data.arms)
-        summary.add(data.arms, residual, data.noise)
+        residual = rewards - self._prior_mean(arms)
+        summary.add(arms, residual, noise)
         return _Fit(points, summary)
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
         prior_mean = self._prior_mean(keys)
         variance = prior_variance(self.kernel, keys)
-        fit = self._fit
-        if fit is None:
-            return np.zeros(len(keys)) + prior_mean, variance
-        prior_rows, rows = self._cached("solved", keys, fit.summary.solve)
+        if self._fit is None:
+            mean = np.zeros(len(keys)) + prior_mean
+            return mean, variance
+        summary = self._fit.summary
+        prior_rows, rows = self._cached("solved", keys, summary.solve)
         # k − PᵀP + RᵀR, the diagonal only.
         variance -= np.einsum("ij,ij->j", prior_rows, prior_rows)
         variance += np.einsum("ij,ij->j", rows, rows)
-        mean = fit.summary.weights.dot(rows) + prior_mean
+        mean = summary.weights.dot(rows) + prior_mean
         return mean, variance
 
     def _covariance(self, keys: Floats, positions: Ints | None = None) -> Floats:
         chosen = slice(None) if positions is None else positions
-        covariance = np.array(self.kernel(keys[chosen], keys), dtype=np.float64)
-        if self._fit is not None:
-            prior_rows, rows = self._cached("solved", keys, self._fit.summary.solve)
-            added = rows[:, chosen].T @ rows  # RᵀR
-            explained = prior_rows[:, chosen].T @ prior_rows  # PᵀP
-            covariance += added - explained
+        prior = self.kernel(keys[chosen], keys)
+        covariance = np.array(prior, dtype=np.float64)
+        if self._fit is None:
+            return covariance
+        summary = self._fit.summary
+        prior_rows, rows = self._cached("solved", keys, summary.solve)
+        chosen_prior_rows = prior_rows[:, chosen]
+        chosen_rows = rows[:, chosen]
+        added = chosen_rows.T @ rows  # RᵀR
+        explained = chosen_prior_rows.T @ prior_rows  # PᵀP
+        covariance += added - explained
         return covariance
 
     def _uncached_covariance(self, keys: Floats) -> Floats:
@@ -123,16 +130,22 @@ class InducingGP(KernelPosterior):
         self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None
     ) -> None:
         assert rng is not None  # because ``draws`` is True
+        information = self._information(keys, noise)
+        data = self._data.extended(keys, rewards, noise)
+        count = len(data)
+        size = min(count, self.inducing)
+        points = rng.choice(count, size=size, replace=False)
+        fit = self._fit_points(data.view(), points)
+        self._commit(len(keys), information, _data=data, _fit=fit, _cache={})
+
+    def _information(self, keys: Floats, noise: Floats) -> float:
+        """The information that rewards of these arms give, block by block, nats."""
         information: float = 0
         for begin in range(0, len(keys), BLOCK):
             block = slice(begin, begin + BLOCK)
             covariance = self._uncached_covariance(keys[block])
             information += information_in(covariance, noise[block])
-        data = self._data.extended(keys, rewards, noise)
-        size = min(len(data), self.inducing)
-        points = rng.choice(len(data), size=size, replace=False)
-        fit = self._fit_points(data.view(), points)
-        self._commit(len(keys), information, _data=data, _fit=fit, _cache={})
+        return information
 
     def _memory(self) -> Memory:
         memory = super()._memory()
@@ -141,11 +154,12 @@ class InducingGP(KernelPosterior):
     def _remember(self, state: State) -> None:
         super()._remember(state)
         points = as_positions(state.array("points"), "points")
-        are_distinct = len(points) == len(set(points.tolist()))
-        are_complete = len(points) == min(self.count, self.inducing)
-        are_rows = ((points >= 0) & (points < self.count)).all()
-        if not (are_distinct and are_complete and are_rows):
-            raise StateError(
-                "this state is damaged: its inducing points are impossible"
-            )
-        self._fit = self._fit_points(self.observed, points) if self.count else None
+        size = len(points)
+        are_distinct = size == len(set(points.tolist()))
+        are_complete = size == min(self.count, self.inducing)
+        are_rows = (points >= 0) & (points < self.count)
+        if not (are_distinct and are_complete and are_rows.all()):
+            message = "this state is damaged: its inducing points are impossible"
+            raise StateError(message)
+        if self.count:
+            self._fit = self._fit_points(self.observed, points)

@@ -101,11 +101,10 @@ def likelihood(
     rewards = [y[members] for members in blocks]
     level = best_mean(factors, rewards) if mean is None else mean
     parts = []
-    for factor, gradient, block_rewards in zip(
-        factors, gradients, rewards, strict=True
-    ):
-        residual = block_rewards - level
-        parts.append(_block_likelihood(factor, gradient, residual, noise))
+    for block, factor in enumerate(factors):
+        residual = rewards[block] - level
+        part = _block_likelihood(factor, gradients[block], residual, noise)
+        parts.append(part)
     return Likelihood(
         value=sum(part.value for part in parts),
         theta=np.asarray(sum(part.theta for part in parts)),
@@ -119,10 +118,12 @@ def _block_likelihood(
     alpha = _solve(factor, residual)
     # ½ tr((αα' − C⁻¹) ∂C): all derivatives share the bracket, and both its factors are symmetric.
     bracket = np.outer(alpha, alpha) - _inverse(factor)
+    traces = np.einsum("ij,ijp->p", bracket, gradient)
+    trace = float(np.trace(bracket))
     return Likelihood(
         value=_value(factor, alpha, residual),
-        theta=0.5 * np.einsum("ij,ijp->p", bracket, gradient),
-        log_noise_variance=0.5 * noise * float(np.trace(bracket)),
+        theta=0.5 * traces,
+        log_noise_variance=0.5 * noise * trace,
     )
 
 
@@ -155,7 +156,8 @@ def _value(factor: Floats, alpha: Floats, residual: Floats) -> float:
     """log p(y), equation 2.30."""
     fit = -0.5 * float(residual @ alpha)
     complexity = float(np.log(np.diagonal(factor)).sum())
-    return fit - complexity - 0.5 * len(residual) * math.log(2.0 * math.pi)
+    constant = 0.5 * len(residual) * math.log(2.0 * math.pi)
+    return fit - complexity - constant
 
 
 def best_mean(factors: Sequence[Floats], rewards: Sequence[Floats]) -> float:
@@ -165,12 +167,13 @@ def best_mean(factors: Sequence[Floats], rewards: Sequence[Floats]) -> float:
         factors: Cholesky factors L of the blocks.
         rewards: Rewards of the blocks.
     """
-    weights = [_solve(factor, np.ones(len(factor))) for factor in factors]  # C⁻¹1
     weighted_sum = 0.0
     total_weight = 0.0
-    for block_weights, block_rewards in zip(weights, rewards, strict=True):
-        weighted_sum += float(block_weights @ block_rewards)
-        total_weight += float(block_weights.sum())
+    for factor, block_rewards in zip(factors, rewards, strict=True):
+        ones = np.ones(len(factor))
+        weights = _solve(factor, ones)  # C⁻¹1
+        weighted_sum += float(weights @ block_rewards)
+        total_weight += float(weights.sum())
     return weighted_sum / total_weight
 
 
@@ -185,7 +188,11 @@ def factorise_blocks(
         noise: The noise variance.
         blocks: Rows of independent groups of observations.
     """
-    return [_factorise(kernel(X[members]), noise, kernel) for members in blocks]
+    factors = []
+    for members in blocks:
+        K = kernel(X[members])
+        factors.append(_factorise(K, noise, kernel))
+    return factors
 
 
 def _factorise(K: Floats, noise: float, kernel: object) -> Floats:
@@ -210,8 +217,10 @@ def _solve(factor: Floats, values: Floats) -> Floats:
     """C⁻¹ values."""
     from scipy.linalg import cho_solve
 
+    is_lower = True
     with blas_threads_for(len(factor) * values.size):
-        return np.asarray(cho_solve((factor, True), values, check_finite=False))
+        solution = cho_solve((factor, is_lower), values, check_finite=False)
+    return np.asarray(solution)
 
 
 def _inverse(factor: Floats) -> Floats:

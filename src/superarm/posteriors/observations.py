@@ -30,7 +30,9 @@ class Observations(NamedTuple):
             rows: Row numbers, a slice, or a mask (N,).
         """
         return Observations(
-            arms=self.arms[rows], rewards=self.rewards[rows], noise=self.noise[rows]
+            arms=self.arms[rows],
+            rewards=self.rewards[rows],
+            noise=self.noise[rows],
         )
 
     def after(self, earlier: Observations | None) -> Observations:
@@ -56,8 +58,9 @@ class Observations(NamedTuple):
             state: The state.
             keys: Its arms, already validated.
         """
-        rewards = as_vector(state.array("rewards"), "rewards", len(keys))
-        noise = as_vector(state.array("noise"), "noise", len(keys))
+        count = len(keys)
+        rewards = as_vector(state.array("rewards"), "rewards", count)
+        noise = as_vector(state.array("noise"), "noise", count)
         if not (noise > 0.0).all():
             raise StateError("this state is damaged: its observations are impossible")
         return cls(keys, rewards, noise)
@@ -71,7 +74,11 @@ class ObservationBuffer:
     """
 
     def __init__(self, *columns: NDArray[Any]) -> None:
-        self._buffers = Observations(np.empty((0, 0)), np.empty(0), np.empty(0))
+        self._buffers = Observations(
+            arms=np.empty((0, 0)),
+            rewards=np.empty(0),
+            noise=np.empty(0),
+        )
         self._size = 0
         if columns:
             self.append(*columns)
@@ -116,11 +123,12 @@ class ObservationBuffer:
                 noise=np.empty(_FIRST_CAPACITY),
             )
         new_size = size + len(arms)
-        if new_size > len(self._buffers.arms):
+        buffers = self._buffers
+        if new_size > len(buffers.arms):
             self._buffers = Observations(
-                arms=with_room(self._buffers.arms, size, new_size),
-                rewards=with_room(self._buffers.rewards, size, new_size),
-                noise=with_room(self._buffers.noise, size, new_size),
+                arms=with_room(buffers.arms, size, new_size),
+                rewards=with_room(buffers.rewards, size, new_size),
+                noise=with_room(buffers.noise, size, new_size),
             )
 
     def extended(
@@ -150,7 +158,8 @@ class ObservationBuffer:
         size = self._size
         arms, rewards, variances = self._buffers
         if not size or size >= len(arms):
-            return self.extended(np.array([arm]), np.array([reward]), np.array([noise]))
+            new_arms = np.array([arm])
+            return self.extended(new_arms, np.array([reward]), np.array([noise]))
         arms[size] = arm
         rewards[size] = reward
         variances[size] = noise

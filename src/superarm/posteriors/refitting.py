@@ -89,17 +89,19 @@ class Refitting(Wrapping):
         self.fit_noise = as_flag(fit_noise, "fit_noise")
         parameters = posterior.parameters()
         self._arms: Floats | None = parameters.get("arms")
-        self._tuned = {
-            name: parameters[name] for name in _TUNABLE_PARAMETERS if name in parameters
-        }
-        tunable = [isinstance(part, TunableCovariance) for part in self._tuned.values()]
-        if not tunable or not all(tunable):
+        self._tuned: dict[str, Any] = {}
+        for name in _TUNABLE_PARAMETERS:
+            if name in parameters:
+                self._tuned[name] = parameters[name]
+        parts = self._tuned.values()
+        are_tunable = all(isinstance(part, TunableCovariance) for part in parts)
+        if not parts or not are_tunable:
             raise InputError(
                 f"{type(posterior).__name__} has no kernel that can be fitted; wrap a posterior that "
                 "has one, such as FiniteGP or StreamingGP with a superarm kernel, and put other "
                 "wrappers around Refitting"
             )
-        self._size = sum(len(part.theta) for part in self._tuned.values())
+        self._size = sum(len(part.theta) for part in parts)
         if not (self.fit_noise or self._size):
             raise InputError(
                 "there is nothing to fit: all hyper-parameters are fixed; give one bounds, such as "
@@ -136,49 +138,61 @@ class Refitting(Wrapping):
             return keys
         key_rows = keys.reshape(len(keys), -1)  # a row number, and perhaps a time
         row_numbers = key_rows[:, 0].astype(np.intp)
-        return np.column_stack([self._arms[row_numbers], key_rows[:, 1:]])
+        times = key_rows[:, 1:]  # no column, or one
+        features = self._arms[row_numbers]
+        return np.column_stack([features, times])
 
     def _fit(self, observations: Observations) -> FitResult:
         """Fit the hyper-parameters, starting from the current ones."""
         rows = self._feature_rows(observations.arms)
-        width = rows.shape[1]
-        current = self.fitted
-        feature_count = width - 1 if "drift" in self._tuned else width
-        features = tuple(range(feature_count))
-        factors: list[Covariance] = [
-            Columns(kernel=current["kernel"], columns=features)
-        ]
-        if feature_count < width:
-            factors.append(Columns(kernel=current["drift"], columns=(feature_count,)))
+        factors = self._current_kernels(rows)
         # Rewards times w = 1/√noise have equal noise and the covariance k(x, y) w(x) w(y).
         weight = 1.0 / np.sqrt(observations.noise)
         if (weight != 1.0).any():
+            weight_column = rows.shape[1]
             rows = np.column_stack([rows, weight])
-            factors.append(Linear(variance_bounds="fixed", columns=(width,)))
+            factors.append(Linear(variance_bounds="fixed", columns=(weight_column,)))
         kernel = factors[0] if len(factors) == 1 else Product(kernels=tuple(factors))
         prior_mean, _ = self.posterior._moments(observations.arms)
         residual = observations.rewards - prior_mean
         noise = self.posterior.noise_variance
+        lower_noise = noise / _NOISE_FACTOR
+        upper_noise = noise * _NOISE_FACTOR
         return fit_kernel(
             cast(TunableCovariance, kernel),
             rows,
             weight * residual,
-            noise_variance=current["noise_variance"],
+            noise_variance=self.fitted["noise_variance"],
             rng=np.random.default_rng(0),  # not used: there are no restarts
             fit_noise=self.fit_noise,
-            noise_bounds=(noise / _NOISE_FACTOR, noise * _NOISE_FACTOR),
+            noise_bounds=(lower_noise, upper_noise),
             restarts=0,
             most_evaluations=self.work // len(rows),
             most_rows=None,  # ``most`` has limited them already
         )
 
+    def _current_kernels(self, rows: Floats) -> list[Covariance]:
+        """The kernel over features and, where there is one, the drift over the time column."""
+        current = self.fitted
+        width = rows.shape[1]
+        if "drift" not in self._tuned:
+            return [Columns(kernel=current["kernel"], columns=tuple(range(width)))]
+        time_column = width - 1
+        features = tuple(range(time_column))
+        kernel = Columns(kernel=current["kernel"], columns=features)
+        drift = Columns(kernel=current["drift"], columns=(time_column,))
+        return [kernel, drift]
+
     def _absorb(
         self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None
     ) -> float:
         new = Observations(keys, rewards, noise / self.noise_variance)
-        observations = new.after(self._recent).part(slice(-self.most, None))
+        history = new.after(self._recent)
+        observations = history.part(slice(-self.most, None))
+        fits_before = self.count // self.every
+        fits_due = (self.count + len(keys)) // self.every
         refitted = None
-        if (self.count + len(keys)) // self.every > self.count // self.every:
+        if fits_due > fits_before:
             refitted = self._refit(observations, rng)
         if refitted is None:
             self._inside.observe(keys, rewards, noise, rng)

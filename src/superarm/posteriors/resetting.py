@@ -42,9 +42,8 @@ class Resetting(NumberedWrapper):
     def __init__(self, posterior: GaussianPosterior, *, block: int) -> None:
         super().__init__(posterior)
         self.block = as_count(block, "block")
-        self._current = (
-            0  # the block whose observations the posterior inside has learned
-        )
+        # The block whose observations the posterior inside has learned.
+        self._current = 0
 
     def _number(self, offer: Offer) -> int:
         return (offer.step - 1) // self.block
@@ -53,19 +52,22 @@ class Resetting(NumberedWrapper):
         """Each block's posterior, the prior for all but the current one, and its positions."""
         blocks = self._numbers(keys)
         for block in np.unique(blocks):
-            posterior = self._inside if block == self._current else self.posterior
-            yield posterior, np.flatnonzero(blocks == block)
+            is_current = block == self._current
+            posterior = self._inside if is_current else self.posterior
+            members = np.flatnonzero(blocks == block)
+            yield posterior, members
 
     def _covariance(self, keys: NDArray[Any], positions: Ints | None = None) -> Floats:
         if positions is None:
             positions = np.arange(len(keys))
         covariance = np.zeros((len(positions), len(keys)))  # blocks are independent
         for posterior, members in self._parts(keys):
-            rows = np.flatnonzero(np.isin(positions, members))
+            in_block = np.isin(positions, members)
+            rows = np.flatnonzero(in_block)
             positions_in_block = np.searchsorted(members, positions[rows])
-            covariance[np.ix_(rows, members)] = posterior._covariance(
-                self._within(keys[members]), positions_in_block
-            )
+            inside_keys = self._within(keys[members])
+            block_covariance = posterior._covariance(inside_keys, positions_in_block)
+            covariance[np.ix_(rows, members)] = block_covariance
         return covariance
 
     def _absorb(
@@ -76,9 +78,8 @@ class Resetting(NumberedWrapper):
         inside = self._inside if newest == self._current else self.posterior._clone()
         current = blocks == newest
         gain_before = inside.information_gain
-        inside.observe(
-            self._within(keys[current]), rewards[current], noise[current], rng
-        )
+        inside_keys = self._within(keys[current])
+        inside.observe(inside_keys, rewards[current], noise[current], rng)
         self._replace_inside(inside)
         self._current = newest
         self.ignored += int(np.count_nonzero(~current))
@@ -89,6 +90,8 @@ class Resetting(NumberedWrapper):
         return self._memory_of(scalars, None)
 
     def _remember(self, state: State) -> None:
-        self._current = as_count(state.scalar("current"), "current", 0, 2**53)
-        self.ignored = as_count(state.scalar("ignored"), "ignored", 0, self.count)
+        current = state.scalar("current")
+        self._current = as_count(current, "current", 0, 2**53)
+        ignored = state.scalar("ignored")
+        self.ignored = as_count(ignored, "ignored", 0, self.count)
         self._remember_inside(state, self.posterior)

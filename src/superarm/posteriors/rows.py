@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Covariance, Floats, Offer, State
+from superarm.core import Covariance, Floats, Ints, Offer, State
 from superarm.core.errors import InputError, ShapeError, StateError
 from superarm.core.inputs import (
     LARGEST,
@@ -72,8 +72,9 @@ class RowPosterior(GaussianPosterior):
         return self._cached("root", keys, super()._root)
 
     def _incumbent(self, sign: float) -> float:
-        observed_arms = np.unique(self.observed.arms, axis=0)
-        mean, _ = self._moments(observed_arms)
+        observed = self.observed
+        different_arms = np.unique(observed.arms, axis=0)
+        mean, _ = self._moments(different_arms)
         return float(np.max(sign * mean))
 
     def _memory(self) -> Memory:
@@ -105,9 +106,9 @@ class KernelPosterior(RowPosterior):
     ) -> None:
         super().__init__(noise_variance=noise_variance)
         self.kernel = as_covariance(kernel, "kernel")
-        self.mean: MeanFunction = (
-            mean if callable(mean) else as_number(mean, "mean", -LARGEST, LARGEST)
-        )
+        if not callable(mean):
+            mean = as_number(mean, "mean", -LARGEST, LARGEST)
+        self.mean: MeanFunction = mean
 
     def _prior_mean(self, keys: Floats) -> Floats | float:
         """The prior mean of these arms, one number or (m,)."""
@@ -117,6 +118,13 @@ class KernelPosterior(RowPosterior):
         if values.shape != (len(keys),) or not np.isfinite(values).all():
             raise InputError("the mean function must return one finite number per arm")
         return values
+
+    def _prior_covariance(self, keys: Floats, positions: Ints | None) -> Floats:
+        """Prior covariance of the keys at these positions, or of all, (k, m), a new array."""
+        if positions is None:
+            return np.array(self.kernel(keys), dtype=np.float64)
+        covariance = self.kernel(keys[positions], keys)
+        return np.array(covariance, dtype=np.float64)
 
     def _prior_scale(self, keys: Floats) -> float:
         return largest_variance(self.kernel, keys)
@@ -134,4 +142,6 @@ def information_in(covariance: Floats, noise: Floats) -> float:
     scaled *= weight[:, None]
     add_to_diagonal(scaled, 1.0)
     factor = cholesky(scaled, "the covariance of the observed arms")
-    return max(0.0, float(np.log(factor.diagonal()).sum()))
+    log_diagonal = np.log(factor.diagonal())
+    information = float(log_diagonal.sum())
+    return max(0.0, information)  # rounding may bring it below 0

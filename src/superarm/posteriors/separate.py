@@ -92,9 +92,11 @@ class Separate(Wrapping, LearnsSums, SelfCalibrating):
         return self.posterior._clone()
 
     def _covariance(self, keys: NDArray[Any], positions: Ints | None = None) -> Floats:
-        cov = np.zeros((len(keys), len(keys)))  # learners are independent
+        count = len(keys)
+        cov = np.zeros((count, count))  # learners are independent
         for posterior, members in self._parts(keys):
-            cov[np.ix_(members, members)] = posterior._covariance(keys[members])
+            block = np.ix_(members, members)
+            cov[block] = posterior._covariance(keys[members])
         return cov if positions is None else cov[positions]
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
@@ -104,7 +106,8 @@ class Separate(Wrapping, LearnsSums, SelfCalibrating):
             offer: The arms on offer.
             pending: Keys of chosen arms without feedback yet.
         """
-        learners = self._learners(self.keys(offer))
+        keys = self.keys(offer)
+        learners = self._learners(keys)
         if len(learners) != 1:
             return super().belief(offer, pending)
         number = learners[0].number
@@ -134,12 +137,8 @@ class Separate(Wrapping, LearnsSums, SelfCalibrating):
                 # A later learner may refuse its data, and then none may have learned.
                 posterior = copy(posterior)
             gain_before = posterior.information_gain
-            posterior.observe(
-                keys[members],
-                rewards[members],
-                None if noise_is_default else noise[members],
-                rng,
-            )
+            member_noise = None if noise_is_default else noise[members]
+            posterior.observe(keys[members], rewards[members], member_noise, rng)
             posteriors[number] = posterior
             information += posterior.information_gain - gain_before
         self._posteriors = posteriors
@@ -156,10 +155,13 @@ class Separate(Wrapping, LearnsSums, SelfCalibrating):
         with self._lock.lock:
             keys = self._as_keys(arms)
             values = np.asarray(rewards)
-            noise = None if noise_variance is None else np.asarray(noise_variance)
             for posterior, members in self._parts(keys):
-                member_noise = None if noise is None else noise[members]
-                posterior.check_room(keys[members], values[members], member_noise)
+                member_keys = keys[members]
+                member_values = values[members]
+                member_noise = None
+                if noise_variance is not None:
+                    member_noise = np.asarray(noise_variance)[members]
+                posterior.check_room(member_keys, member_values, member_noise)
 
     def observe_sums(
         self,

@@ -93,13 +93,17 @@ class PointSummary:
         lost = self.lost
         for begin in range(0, len(arms), _ROWS):
             block = slice(begin, begin + _ROWS)
-            rows = self._prior_rows(arms[block])
+            block_arms = arms[block]
+            block_weight = weight[block]
+            rows = self._prior_rows(block_arms)
             if self._measures_lost:
-                lost = max(lost, self._largest_lost(arms[block], rows))
-            rows *= weight[block]
+                block_lost = self._largest_lost(block_arms, rows)
+                lost = max(lost, block_lost)
+            rows *= block_weight  # A
             with blas_threads_for(len(rows) * rows.size):
                 precision += rows @ rows.T
-            weighted_residual += rows @ (weight[block] * residual[block])
+            whitened_residual = block_weight * residual[block]
+            weighted_residual += rows @ whitened_residual
         self.resume(precision, weighted_residual, lost)
 
     def _largest_lost(self, arms: Floats, rows: Floats) -> float:
@@ -108,7 +112,8 @@ class PointSummary:
         level = constant_variance(self.kernel)
         if level is not None:
             return level - float(explained.min())
-        return float((prior_variance(self.kernel, arms) - explained).max())
+        lost = prior_variance(self.kernel, arms) - explained
+        return float(lost.max())
 
     def resume(self, precision: Floats, weighted_residual: Floats, lost: float) -> None:
         """Set the sums, as those of a saved state.
@@ -133,7 +138,8 @@ class PointSummary:
             keys: Feature rows, (m, d).
         """
         prior_rows = self._prior_rows(keys)
-        return SolvedRows(prior_rows, self._factor_inverse @ prior_rows)
+        rows = self._factor_inverse @ prior_rows
+        return SolvedRows(prior_rows, rows)
 
     def _prior_rows(self, keys: Floats) -> Floats:
         """P = L⁻¹ k(Z, x), (s, m)."""
@@ -162,7 +168,8 @@ def _dtrmm() -> Any:
 
 
 def _inverse(L: Floats) -> Floats:
-    return np.ascontiguousarray(solve_lower(L, np.eye(len(L))))
+    identity = np.eye(len(L))
+    return np.ascontiguousarray(solve_lower(L, identity))
 
 
 def spread_points(kernel: Covariance, arms: Floats, most: int) -> Ints:
@@ -177,24 +184,25 @@ def spread_points(kernel: Covariance, arms: Floats, most: int) -> Ints:
         arms: Feature rows, (n, d).
         most: The largest number of points.
     """
-    candidate_count = min(_CANDIDATES_PER_POINT * most, len(arms))
-    spacing = np.linspace(0, len(arms) - 1, candidate_count)
+    arm_count = len(arms)
+    candidate_count = min(_CANDIDATES_PER_POINT * most, arm_count)
+    spacing = np.linspace(0, arm_count - 1, candidate_count)
     candidates = np.unique(spacing.astype(np.intp))
     rows = arms[candidates]
     size = min(most, len(candidates))
-    variance = prior_variance(
-        kernel, rows
-    ).copy()  # of each candidate, given the points
+    variance = prior_variance(kernel, rows)  # of each candidate, given the points
     threshold = _LEAST_VARIANCE * float(variance.max())
     factor = np.empty((size, len(rows)))
     chosen: list[int] = []
     while len(chosen) < size and variance.max() > threshold:
         best = int(variance.argmax())
+        best_row = rows[best : best + 1]
+        covariance = np.asarray(kernel(best_row, rows))[0]
         step = len(chosen)
-        covariance = np.asarray(kernel(rows[best : best + 1], rows))[0]
         explained = factor[:step, best] @ factor[:step]
-        factor[step] = (covariance - explained) / np.sqrt(variance[best])
-        variance = np.maximum(variance - factor[step] ** 2, 0.0)
+        column = (covariance - explained) / np.sqrt(variance[best])
+        factor[step] = column
+        variance = np.maximum(variance - column**2, 0.0)
         variance[best] = 0.0
         chosen.append(best)
     return candidates[chosen]

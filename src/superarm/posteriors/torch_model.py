@@ -263,16 +263,18 @@ class TorchPosterior(RowPosterior):
     # --- hooks -----------------------------------------------------------------------------
 
     def _moments(self, keys: Floats, *, prior: bool = False) -> tuple[Floats, Floats]:
-        mean = np.empty(len(keys))
-        variance = np.empty(len(keys))
+        count = len(keys)
+        mean = np.empty(count)
+        variance = np.empty(count)
         with self._settings():
-            for start in range(0, len(keys), _BLOCK):
+            for start in range(0, count, _BLOCK):
                 block = slice(start, start + _BLOCK)
                 distribution = self._distribution(keys[block], prior=prior)
                 mean[block] = _array(distribution.mean)
                 # Not ``distribution.variance``, which raises small values to a lower limit.
                 covariance = distribution.lazy_covariance_matrix
-                variance[block] = _array(covariance.diagonal(dim1=-1, dim2=-2))
+                diagonal = covariance.diagonal(dim1=-1, dim2=-2)
+                variance[block] = _array(diagonal)
         return mean, variance
 
     def _covariance(self, keys: Floats, positions: Ints | None = None) -> Floats:
@@ -281,11 +283,14 @@ class TorchPosterior(RowPosterior):
         if positions is None:
             with self._settings():
                 return _dense_covariance(self._distribution(keys))
-        k = len(positions)
-        cross = np.empty((k, len(keys)))
-        for start in range(0, len(keys), _BLOCK):
+        chosen = keys[positions]
+        k = len(chosen)
+        m = len(keys)
+        cross = np.empty((k, m))
+        for start in range(0, m, _BLOCK):
             block = slice(start, start + _BLOCK)
-            joint = self._covariance(np.vstack([keys[positions], keys[block]]))
+            joint_keys = np.vstack([chosen, keys[block]])
+            joint = self._covariance(joint_keys)
             cross[:, block] = joint[:k, k:]
         return cross
 
@@ -297,7 +302,8 @@ class TorchPosterior(RowPosterior):
         self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None
     ) -> float:
         self._check_learnable(keys, noise)
-        information = information_in(self._covariance(keys), noise)
+        covariance = self._covariance(keys)
+        information = information_in(covariance, noise)
         old_data = self.observed
         data = Observations(keys, rewards, noise).after(old_data)
         train = self._refit if self._exact else self._update
@@ -336,9 +342,10 @@ class TorchPosterior(RowPosterior):
                 f"a {type(self.model).__name__} does not learn by itself; pass update=…, a function "
                 "update(model, X, y) that trains it on all data so far"
             )
-        if np.abs(keys).max(initial=0.0) > LARGEST:
+        largest = np.abs(keys).max(initial=0.0)
+        if largest > LARGEST:
             raise InputError(
-                f"arms hold {np.abs(keys).max():g}; squares of features must fit a float"
+                f"arms hold {largest:g}; squares of features must fit a float"
             )
 
     def _trained_copy(self, train: TrainingFunction, data: Observations) -> Any:
@@ -369,7 +376,8 @@ class TorchPosterior(RowPosterior):
         if self.likelihood is getattr(self.model, "likelihood", None):
             self.likelihood = getattr(model, "likelihood", None)
         self.model = model.eval()
-        self.noise_variance = as_scale(self._default_noise(), "noise_variance")
+        noise_variance = self._default_noise()
+        self.noise_variance = as_scale(noise_variance, "noise_variance")
         self.noise_std = float(np.sqrt(self.noise_variance))
 
     # --- state -----------------------------------------------------------------------------
@@ -457,7 +465,8 @@ def _tensor(values: Floats) -> Any:
 
 
 def _array(tensor: Any) -> Floats:
-    return np.array(tensor.detach().cpu().double().numpy(), dtype=np.float64)
+    values = tensor.detach().cpu().double()
+    return np.array(values.numpy(), dtype=np.float64)
 
 
 def _dense_covariance(distribution: Any) -> Floats:

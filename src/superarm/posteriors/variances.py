@@ -65,8 +65,9 @@ def prior_variance(kernel: Covariance, arms: Floats) -> Floats:
             f"the kernel's diag gives shape {variance.shape} for {len(arms)} arms; "
             "it must give one prior variance per arm"
         )
-    # Both comparisons are False for NaN.
-    if variance.min(initial=0.0) >= 0.0 and variance.max(initial=0.0) <= LARGEST:
+    lowest = variance.min(initial=0.0)
+    highest = variance.max(initial=0.0)
+    if lowest >= 0.0 and highest <= LARGEST:  # both are false for NaN
         return variance
     _check_prior_variance(variance)
     return np.maximum(variance, 0.0, out=variance)
@@ -113,7 +114,8 @@ def largest_variance(kernel: Covariance, arms: Floats) -> float:
     constant = constant_variance(kernel)
     if constant is not None:
         return constant
-    return float(np.max(prior_variance(kernel, arms), initial=0.0))
+    variances = prior_variance(kernel, arms)
+    return float(np.max(variances, initial=0.0))
 
 
 def check_posterior_variance(variance: Floats, scale: float) -> None:
@@ -160,7 +162,8 @@ def check_means(misfit: float, noise: float, scale: float, largest_mean: float) 
         scale: The largest prior variance s.
         largest_mean: The largest size of a mean.
     """
-    size = max(float(np.sqrt(scale)), largest_mean)
+    prior_std = float(np.sqrt(scale))
+    size = max(prior_std, largest_mean)
     error = mean_error(misfit, noise, scale) / size
     if not error > _LARGEST_MEAN_ERROR:
         return False
@@ -180,8 +183,9 @@ def standard_deviation(variance: Floats, scale: Callable[[], float]) -> Floats:
         variance: Posterior variances, (n,); overwritten.
         scale: Returns the largest prior variance; called only if a variance is negative.
     """
-    # ``argmin`` finds the smallest, or the first NaN.
-    if len(variance) and not variance.item(variance.argmin()) >= 0.0:
-        check_posterior_variance(variance, scale())
-        np.maximum(variance, 0.0, out=variance)
+    if len(variance):
+        where = variance.argmin()  # of the smallest, or of the first NaN
+        if not variance.item(where) >= 0.0:
+            check_posterior_variance(variance, scale())
+            np.maximum(variance, 0.0, out=variance)
     return np.sqrt(variance, out=variance)

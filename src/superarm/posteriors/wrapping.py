@@ -89,7 +89,8 @@ class Wrapping(GaussianPosterior, Resumable):
     def _mean(self, keys: NDArray[Any]) -> Floats:
         mean = np.empty(len(keys))
         for posterior, members in self._parts(keys):
-            mean[members] = posterior._mean(self._within(keys[members]))
+            member_keys = self._within(keys[members])
+            mean[members] = posterior._mean(member_keys)
         return mean
 
     def _covariance(self, keys: NDArray[Any], positions: Ints | None = None) -> Floats:
@@ -98,7 +99,8 @@ class Wrapping(GaussianPosterior, Resumable):
     def _draw(self, keys: NDArray[Any], rng: Rng, size: int) -> Floats:
         draws = np.empty((size, len(keys)))
         for posterior, members in self._parts(keys):
-            draws[:, members] = posterior._draw(self._within(keys[members]), rng, size)
+            member_keys = self._within(keys[members])
+            draws[:, members] = posterior._draw(member_keys, rng, size)
         return draws
 
     def _prior_scale(self, keys: NDArray[Any]) -> float:
@@ -122,7 +124,8 @@ class Wrapping(GaussianPosterior, Resumable):
 
     def _remember_inside(self, state: State, template: GaussianPosterior) -> None:
         """Restore the posterior inside, which has the parameters of ``template``."""
-        self._replace_inside(template.restored(state.part("inside")))
+        inside = template.restored(state.part("inside"))
+        self._replace_inside(inside)
         if self._inside.count > self.count:
             raise StateError(
                 "this state is damaged: it has learned more than it has seen"
@@ -170,17 +173,21 @@ class NumberedWrapper(Wrapping):
 
     def keys(self, offer: Offer) -> NDArray[Any]:
         inside_keys = self.posterior.keys(offer)
-        numbers = np.full(len(inside_keys), self._number(offer))
+        number = self._number(offer)
+        numbers = np.full(len(inside_keys), number)
         return np.column_stack([inside_keys, numbers])
 
     def _as_keys(self, arms: Any) -> NDArray[Any]:
-        keys = as_features(arms, "arms", 2 if self._has_row_numbers else None)
+        width = 2 if self._has_row_numbers else None
+        keys = as_features(arms, "arms", width)
         if keys.shape[1] < 2:
             raise InputError(
                 "arms must be rows: a key of the posterior inside, then a number"
             )
         numbers = self._numbers(keys)
-        if not ((numbers >= 0).all() and (numbers == np.floor(numbers)).all()):
+        are_whole = numbers == np.floor(numbers)
+        are_numbers = are_whole & (numbers >= 0)
+        if not are_numbers.all():
             raise InputError(
                 f"the last column of arms must number {self.numbered}: 0, 1, 2, …"
             )
@@ -196,8 +203,9 @@ class NumberedWrapper(Wrapping):
         """The keys without their numbers: feature rows, or row numbers of a fixed set."""
         if not self._has_row_numbers:
             return keys[:, :-1]
-        rows = keys[:, 0].astype(np.intp)
-        if (rows != keys[:, 0]).any():
+        first_column = keys[:, 0]
+        rows = first_column.astype(np.intp)
+        if (rows != first_column).any():
             raise InputError(
                 "the first column of arms must hold row numbers: 0, 1, 2, …"
             )

@@ -34,14 +34,16 @@ class Coverage:
                 "coverage needs Pairs(left=…, right=…) as the offer's structure, "
                 f"not {structure!r:.60}"
             )
+        pairs = len(structure)
         last = int(positions.max(initial=-1))
-        if last >= len(structure):
+        if last >= pairs:
             raise ShapeError(
-                f"arm {last} has no target; the structure has {len(structure)} pairs"
+                f"arm {last} has no target; the structure has {pairs} pairs"
             )
         nodes = structure.right[positions]
         targets, target_of_arm = np.unique(nodes, return_inverse=True)
         probability = np.clip(outcomes, 0.0, 1.0)
         missed = np.ones(len(targets))  # Π(1 − p) of each target
         np.multiply.at(missed, target_of_arm, 1.0 - probability)
-        return float((1.0 - missed).sum())
+        reached = 1.0 - missed
+        return float(reached.sum())

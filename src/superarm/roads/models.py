@@ -1,4 +1,4 @@
-"""Models of roads: what a policy knows before the first trip."""
+"""Models of roads: what a policy assumes before the first trip."""
 
 from __future__ import annotations
 

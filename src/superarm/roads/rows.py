@@ -38,7 +38,7 @@ _SIZES = [Column.ROLLING, Column.DRAG, Column.CLIMB]
 
 
 class NoiseColumn(IntEnum):
-    """Columns of :func:`noise_parts`, in the order of ``RoadScales.of_noise``."""
+    """Columns of :func:`noise_parts`, in the order of ``RoadScales.noise_scales``."""
 
     ROAD = 0
     TIME = 1
@@ -90,17 +90,23 @@ def terms_of(rows: Floats) -> Floats:
 def term_sizes(terms: Floats) -> Floats:
     """Wh that each road moves, (n,), of its terms without the mass ratio, (n, 4)."""
     columns = [column - Column.ROLLING for column in _SIZES]
-    return np.asarray(np.abs(terms[:, columns]).sum(axis=1))
+    moved = np.abs(terms[:, columns])
+    return np.asarray(moved.sum(axis=1))
 
 
 def noise_parts(rows: Floats) -> Floats:
     """What the square of each scale of the noise multiplies, (N, 4); see :class:`NoiseColumn`."""
-    squared_ratio = np.square(rows[:, Column.MASS_RATIO])
-    sizes = np.abs(rows[:, _SIZES]).sum(axis=1)
+    mass_ratios = rows[:, Column.MASS_RATIO]
+    times = np.maximum(rows[:, Column.TIME], 0.0)
+    stops = rows[:, Column.STOPS]
+    moved = np.abs(rows[:, _SIZES])
+    sizes = moved.sum(axis=1)
+    squared_ratio = np.square(mass_ratios)
+    # In the order of NoiseColumn.
     parts = [
         squared_ratio,
-        squared_ratio * np.maximum(rows[:, Column.TIME], 0.0),
-        rows[:, Column.STOPS],
+        squared_ratio * times,
+        stops,
         np.square(sizes),
     ]
     return np.column_stack(parts)

@@ -29,8 +29,10 @@ def upper_quantile(log_tail: float) -> float:
     if log_tail >= _LOG_HALF:
         return 0.0
     if log_tail > _LOG_SMALLEST:
-        return -_lower_quantile(math.exp(log_tail))
-    return -float(special().ndtri_exp(log_tail))
+        tail = math.exp(log_tail)
+        return -_lower_quantile(tail)
+    quantile = special().ndtri_exp(log_tail)
+    return -float(quantile)
 
 
 def root(beta: float) -> float:
@@ -109,4 +111,5 @@ class CheckedParameters:
         for parameter in fields(self):
             name = parameter.name
             check = _CHECKS[name]
-            object.__setattr__(self, name, check(getattr(self, name), name))
+            value = check(getattr(self, name), name)
+            object.__setattr__(self, name, value)

@@ -108,7 +108,8 @@ class ProbabilityOfImprovement(Ranking):
         self, belief: Belief, step: int, rng: np.random.Generator
     ) -> Floats:
         std = belief.std
-        score: Floats = belief.mean - (belief.incumbent + self.xi)
+        threshold = belief.incumbent + self.xi
+        score: Floats = belief.mean - threshold
         if np.count_nonzero(std) == len(std):
             score /= std
         else:
@@ -161,23 +162,33 @@ def _by_cases(mean: Floats, std: Floats, threshold: float) -> Floats:
     """The same for σ = 0 and for scores far out."""
     gain = mean - threshold
     index = np.full(len(mean), -CERTAIN)
-    index[np.isnan(gain) | np.isnan(std)] = np.nan  # for the oracle to refuse
+    is_unknown = np.isnan(gain) | np.isnan(std)
+    index[is_unknown] = np.nan  # for the oracle to refuse
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         z = gain / std  # ±inf or NaN where σ = 0
         # Beyond this, what Φ(z) leaves out is below 1e-190 of the gain.
         sure = (gain > 0.0) & ~(z < _SURE)
         index[sure] = np.log(gain[sure])
         far = z < -_ASYMPTOTIC
-        value = _log_improvement_far(z[far], std[far])
-        index[far] = np.where(std[far] > 0.0, np.maximum(value, -CERTAIN), -CERTAIN)
+        index[far] = _log_improvement_far(z[far], std[far])
     near = (z >= -_ASYMPTOTIC) & ~sure
-    w = -_ROOT_HALF * z[near]
-    bracket = _DENSITY + _SLOPE * (w * special().erfcx(w))
-    index[near] = np.log(std[near] * bracket) - w**2
+    index[near] = _log_improvement_near(z[near], std[near])
     return index
 
 
+def _log_improvement_near(z: Floats, std: Floats) -> Floats:
+    """The same where neither erfcx overflows nor the bracket cancels."""
+    w = -_ROOT_HALF * z
+    product = w * special().erfcx(w)
+    bracket = _DENSITY + _SLOPE * product
+    log_bracket = np.log(std * bracket)
+    return np.asarray(log_bracket - w**2)
+
+
 def _log_improvement_far(z: Floats, std: Floats) -> Floats:
-    """The same for z ≪ 0: φ(z) + zΦ(z) = φ(z)/z²·(1 − 3/z² + …)."""
+    """The same for z ≪ 0: φ(z) + zΦ(z) = φ(z)/z²·(1 − 3/z² + …); −CERTAIN where σ = 0."""
     log_std = np.log(std)
-    return np.asarray(log_std + _LOG_DENSITY - 0.5 * z**2 - 2.0 * np.log(-z))
+    log_square = 2.0 * np.log(-z)
+    logarithm = log_std + _LOG_DENSITY - 0.5 * z**2 - log_square
+    finite = np.maximum(logarithm, -CERTAIN)
+    return np.where(std > 0.0, finite, -CERTAIN)

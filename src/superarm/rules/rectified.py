@@ -62,14 +62,17 @@ class Rectified:
     def desirability(
         self, belief: Belief, step: int, rng: np.random.Generator
     ) -> Floats:
-        cost = np.negative(self.rule.desirability(belief, step, rng))
-        if self.reduction is not None:
-            if self.reduction.shape != cost.shape:
+        desirability = self.rule.desirability(belief, step, rng)
+        cost = np.negative(desirability)
+        reduction = self.reduction
+        if reduction is not None:
+            if reduction.shape != cost.shape:
                 raise ShapeError(
-                    f"reduction has {len(self.reduction)} entries for {len(cost)} arms on offer"
+                    f"reduction has {len(reduction)} entries for {len(cost)} arms on offer"
                 )
-            cost -= self.reduction
+            cost -= reduction
         if self.spread == "none":
             return np.minimum(-cost, 0.0)
         spread = belief.noise_std if self.spread == "noise" else belief.std
-        return np.negative(rectified_mean(cost, spread))
+        rectified = rectified_mean(cost, spread)
+        return np.negative(rectified)

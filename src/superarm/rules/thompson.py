@@ -56,14 +56,17 @@ class Thompson:
             return np.array(belief.sample(rng))
         deviation = self._deviation(belief, rng)
         if self.schedule is not None:
-            deviation *= schedule_width(self.schedule, self.gamma, belief, step)
+            width = schedule_width(self.schedule, self.gamma, belief, step)
+            deviation *= width
         deviation += belief.mean
         return deviation
 
     def _deviation(self, belief: Belief, rng: np.random.Generator) -> Floats:
         """A draw less the mean, (n,)."""
         if self.mode == "joint":
-            return np.asarray(belief.sample(rng) - belief.mean)
-        deviation: Floats = as_generator(rng).standard_normal(len(belief.mean))
+            draw = belief.sample(rng)
+            return np.asarray(draw - belief.mean)
+        n = len(belief.mean)
+        deviation: Floats = as_generator(rng).standard_normal(n)
         deviation *= belief.std
         return deviation

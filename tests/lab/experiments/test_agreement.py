@@ -56,26 +56,26 @@ def planned(out: Path, **changes: Any) -> Plan:
     return Plan.make(Experiment.from_mapping({**MINE, **changes}, "here"), out=out)
 
 
-def as_if_made_elsewhere(directory: Path, factor: float) -> None:
+def as_from_another_processor(directory: Path, factor: float) -> None:
     """``run.json`` as a processor would have written it whose sums differ by this factor."""
     path = directory / "run.json"
     spec = json.loads(path.read_text(encoding="utf-8"))
-    spec["noise_variance"] = [factor * each for each in spec["noise_variance"]]
+    spec["noise_variance"] = [factor * variance for variance in spec["noise_variance"]]
     path.write_text(json.dumps(spec), encoding="utf-8")
 
 
-def test_a_run_of_another_processor_is_resumed(tmp_path: Path) -> None:
+def test_run_from_another_processor_resumes(tmp_path: Path) -> None:
     out = tmp_path / "run"
     execute(planned(out))
     next((out / "cells").iterdir()).unlink()
-    as_if_made_elsewhere(out, 1.0 + 2e-8)  # what was measured between BLAS kernels
+    as_from_another_processor(out, 1.0 + 2e-8)  # what was measured between BLAS kernels
     execute(planned(out), resume=True)
-    as_if_made_elsewhere(out, 1.001)
+    as_from_another_processor(out, 1.001)
     with pytest.raises(ConflictError, match="noise_variance differ"):
         execute(planned(out), resume=True)
 
 
-def test_what_was_chosen_is_compared_exactly(tmp_path: Path) -> None:
+def test_choices_are_compared_exactly(tmp_path: Path) -> None:
     out = tmp_path / "run"
     problem = {**MINE["problem"], "lengthscale": 0.2}  # type: ignore[dict-item]
     execute(planned(out, problem=problem))

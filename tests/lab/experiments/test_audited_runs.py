@@ -1,4 +1,4 @@
-"""Runs on roads keep audits, states and maps, and a resumed run has all of them again."""
+"""Runs on roads store audits, states and maps; resuming restores all of them."""
 
 from __future__ import annotations
 
@@ -65,9 +65,7 @@ def test_learners_are_audited_and_others_are_not(finished: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("folder", ["cells", "timings", "audits", "states"])
-def test_what_is_lost_is_made_again(
-    finished: Path, folder: str, tmp_path: Path
-) -> None:
+def test_lost_files_are_recomputed(finished: Path, folder: str, tmp_path: Path) -> None:
     out = tmp_path / "again"
     execute(plan(out))
     (out / folder / "gp-ts.s0.seed00001.npz").unlink()
@@ -76,6 +74,6 @@ def test_what_is_lost_is_made_again(
 
 
 @pytest.mark.slow
-def test_two_processes_leave_the_same_bytes(finished: Path, tmp_path: Path) -> None:
+def test_two_processes_write_the_same_bytes(finished: Path, tmp_path: Path) -> None:
     execute(plan(tmp_path / "two"), jobs=2)
     assert files(tmp_path / "two") == files(finished)

@@ -1,4 +1,4 @@
-"""Claims: each check true and false, evidence with numbers, malformed ones refused early."""
+"""Claims: each check true and false, evidence with numbers, malformed ones rejected early."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def claim(check: str, **keys: Any) -> dict[str, Any]:
 
 
 def often(values: list[float]) -> list[float]:
-    """These seeds again and again, 36 in all: enough that seeds unlike them are few."""
+    """These seeds repeated, 36 in all: enough that unlike seeds are rare."""
     return values * (36 // len(values))
 
 
@@ -76,7 +76,7 @@ REWARDS = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("told", "word"),
+    ("claim_spec", "word"),
     [
         # Of 36 seeds 2.44 standard errors are needed; that of good's totals and rewards is 0.14.
         (claim("below", policy="good", versus="poor", ratio=0.2), "holds"),  # −2 of 4
@@ -157,27 +157,30 @@ REWARDS = {
         ),
     ],
 )
-def test_many_seeds_decide(told: dict[str, Any], word: str, tmp_path: Path) -> None:
-    (verdict,) = judge(make_run(tmp_path, TOTALS, reward=REWARDS), [told])
+def test_many_seeds_decide(
+    claim_spec: dict[str, Any], word: str, tmp_path: Path
+) -> None:
+    (verdict,) = judge(make_run(tmp_path, TOTALS, reward=REWARDS), [claim_spec])
     assert verdict.verdict == word, verdict.evidence
     assert verdict.as_json() == {
-        "text": told["text"],
+        "text": claim_spec["text"],
         "holds": word == "holds",
         "verdict": word,
         "evidence": verdict.evidence,
     }
-    assert all(name in verdict.evidence for name in policies_of(told))
+    assert all(name in verdict.evidence for name in policies_of(claim_spec))
     assert " needed)" in verdict.evidence
     assert verdict.evidence.endswith("(36 seeds, T = 2)")
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 3])
 @pytest.mark.parametrize("check", ["below", "above", "similar"])
-def test_three_seeds_decide_nothing(check: str, seeds: int, tmp_path: Path) -> None:
+def test_three_seeds_are_inconclusive(check: str, seeds: int, tmp_path: Path) -> None:
     keys = {"tolerance": 0.1} if check == "similar" else {}
-    told = claim(check, policy="a", versus="b", **keys)
+    claim_spec = claim(check, policy="a", versus="b", **keys)
     (verdict,) = judge(
-        make_run(tmp_path / "few", {"a": [1.0] * seeds, "b": [9.0] * seeds}), [told]
+        make_run(tmp_path / "few", {"a": [1.0] * seeds, "b": [9.0] * seeds}),
+        [claim_spec],
     )
     assert verdict.verdict == "undecided"
     text = f"{seeds} seed{'s' * (seeds > 1)} cannot decide, 4 or more can"
@@ -185,7 +188,7 @@ def test_three_seeds_decide_nothing(check: str, seeds: int, tmp_path: Path) -> N
         f"; undecided: {text} ({seeds} seed{'s' * (seeds > 1)}, T = 2)"
     )
     four = make_run(tmp_path / "four", {"a": [1.0] * 4, "b": [9.0] * 4})
-    assert judge(four, [told])[0].verdict == (
+    assert judge(four, [claim_spec])[0].verdict == (
         "holds" if check == "below" else "does not hold"
     )
 
@@ -216,7 +219,7 @@ def test_the_threshold_is_students_for_either_verdict(
     assert "; 3.75 needed)" in below.evidence
 
 
-def test_a_claim_fails_only_beyond_what_the_worst_of_its_rivals_shows_by_chance(
+def test_claim_fails_only_beyond_chance_for_its_worst_rival(
     tmp_path: Path,
 ) -> None:
     """a − b is 1 ± 0.2, 5 standard errors. Of five seeds 3.75 are needed, and 7.17 of the worst of ten
@@ -244,7 +247,7 @@ def test_a_claim_fails_only_beyond_what_the_worst_of_its_rivals_shows_by_chance(
     assert "(5 standard errors; 3.75 needed)" in other_way.evidence
 
 
-def test_skewed_seeds_decide_nothing(tmp_path: Path) -> None:
+def test_skewed_seeds_are_inconclusive(tmp_path: Path) -> None:
     """t is 4.7, but one seed of five loses most of the lead; without skewness 2.9 are left."""
     run = make_run(tmp_path, {"a": [0.0] * 5, "b": [4.0, 4.0, 4.0, 4.0, 1.2]})
     (verdict,) = judge(run, [claim("below", policy="a", versus="b")])
@@ -270,7 +273,7 @@ def test_a_lead_must_outweigh_seeds_unlike_these(tmp_path: Path) -> None:
             )
 
 
-def test_rounding_decides_nothing(tmp_path: Path) -> None:
+def test_rounding_differences_are_inconclusive(tmp_path: Path) -> None:
     """A lead of 1e-12 on 1,000 is a tie, also where seeds differ in it."""
     exact = [1000.0, 2000.0, 500.0, 800.0, 900.0]
     less = [total * (1.0 - 1e-15 * (3 + seed)) for seed, total in enumerate(exact)]
@@ -285,38 +288,38 @@ def test_seeds_that_share_their_data_count_less(tmp_path: Path) -> None:
     """With a share ρ in common the error grows by √(1 + nρ/(1 − ρ)): √6 for n = 5 and ρ = 1/2."""
     leads = 1.0 + 0.1 * np.sqrt(5.0) * np.array([-1.0, -1.0, 0.0, 1.0, 1.0])
     run = make_run(tmp_path, {"a": [0.0] * 5, "b": leads.tolist()})
-    told = [claim("below", policy="a", versus="b")]
-    assert "−1.00 ± 0.10 (10 standard errors" in judge(run, told)[0].evidence
-    (holds,) = judge(Run(tmp_path, {**run.spec, "shared_data": [0.5]}), told)
+    claims = [claim("below", policy="a", versus="b")]
+    assert "−1.00 ± 0.10 (10 standard errors" in judge(run, claims)[0].evidence
+    (holds,) = judge(Run(tmp_path, {**run.spec, "shared_data": [0.5]}), claims)
     assert holds.verdict == "holds"
     assert (
         "−1.00 ± 0.24 (4.1 standard errors, corrected for the 50 % of data"
         in holds.evidence
     )
-    (verdict,) = judge(Run(tmp_path, {**run.spec, "shared_data": [0.6]}), told)
+    (verdict,) = judge(Run(tmp_path, {**run.spec, "shared_data": [0.6]}), claims)
     assert verdict.verdict == "undecided"
 
 
 @pytest.mark.parametrize(
-    "told",
+    "claim_spec",
     [
         claim("between", versus="even", least=0.9, most=1.1),
         claim("similar", versus="even", tolerance=0.1),
         claim("below", versus="even", ratio=1.2),
     ],
 )
-def test_of_several_policies_a_claim_says_the_same_of_each(
-    told: Any, tmp_path: Path
+def test_claim_about_several_policies_applies_to_each(
+    claim_spec: Any, tmp_path: Path
 ) -> None:
     run = make_run(tmp_path, {**TOTALS, "worse": often([40.0, 40.0, 40.0])})
 
     def word(*policies: str) -> str:
-        return judge(run, [{**told, "policy": list(policies)}])[0].verdict
+        return judge(run, [{**claim_spec, "policy": list(policies)}])[0].verdict
 
     assert (word("fair"), word("worse")) == ("holds", "does not hold")
     assert word("fair", "worse") == word("worse", "fair") == "does not hold"
     swapped = {
-        **told,
+        **claim_spec,
         "policy": "fair",
         "versus": ["even", "worse"],
         "check": "similar",
@@ -342,18 +345,18 @@ def test_the_evidence_compares_seed_by_seed_at_the_weakest_pair(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("leads", "told"),
+    ("leads", "text"),
     [([2.0, 0.0], "(1 standard error; "), ([321.0, 319.0], "(320 standard errors; ")],
 )
-def test_standard_errors_are_told_in_plain_numbers(
-    leads: list[float], told: str, tmp_path: Path
+def test_standard_errors_are_plain_numbers(
+    leads: list[float], text: str, tmp_path: Path
 ) -> None:
     """Half d and half e, of five each, have the mean (d + e)/2 and the standard error |d − e|/6."""
     middle = sum(leads) / 2.0
     spread = [middle + 3.0 * (lead - middle) for lead in leads]
     run = make_run(tmp_path, {"a": [0.0] * 10, "b": spread * 5})
     (verdict,) = judge(run, [claim("below", policy="a", versus="b")])
-    assert told in verdict.evidence
+    assert text in verdict.evidence
 
 
 def test_totals_that_are_all_zero_are_similar(tmp_path: Path) -> None:
@@ -391,7 +394,7 @@ def test_totals_below_zero_are_compared_by_the_product(tmp_path: Path) -> None:
     )
 
 
-def test_made_data_are_said_in_every_claim(tmp_path: Path) -> None:
+def test_every_verdict_mentions_synthetic_data(tmp_path: Path) -> None:
     keys = {"policy": "good", "versus": "poor", "ratio": 1}
     run = make_run(tmp_path, TOTALS, settings=[{"k": 1}, {"k": 2}])
     spec = {
@@ -399,12 +402,12 @@ def test_made_data_are_said_in_every_claim(tmp_path: Path) -> None:
         "settled": [{"data": "a city, synthetic data"}, {"data": "a city"}],
     }
     verdicts = judge(Run(tmp_path, spec), [claim("below", **keys)])
-    assert [each.evidence.endswith("on synthetic data") for each in verdicts] == [
+    assert [verdict.evidence.endswith("on synthetic data") for verdict in verdicts] == [
         True,
         False,
     ]
     verdicts = judge(run, [claim("below", **keys)])
-    assert [each.evidence.endswith("on synthetic data") for each in verdicts] == [
+    assert [verdict.evidence.endswith("on synthetic data") for verdict in verdicts] == [
         False,
         False,
     ]
@@ -412,23 +415,23 @@ def test_made_data_are_said_in_every_claim(tmp_path: Path) -> None:
 
 def test_claims_about_policies_that_were_not_run_are_skipped(tmp_path: Path) -> None:
     run = make_run(tmp_path, TOTALS)
-    told = [
+    claims = [
         claim("below", policy="good", versus="absent", ratio=1),
         claim("below", policy="good", versus=["fair", "absent"]),
         claim("below", policy=["good", "absent"], versus="fair"),
     ]
-    assert judge(run, told) == []
+    assert judge(run, claims) == []
     assert judge(run, []) == []
 
 
-def test_claims_that_are_not_judged_are_told_with_what_they_need(
+def test_unjudged_claims_list_what_they_need(
     tmp_path: Path,
 ) -> None:
     run = make_run(
         tmp_path, TOTALS, settings=[{"k": 1, "on": "a"}, {"k": 2, "on": "a"}]
     )
     pair = {"policy": "good", "versus": "poor"}
-    told = [
+    claims = [
         claim("below", **pair),
         claim("below", policy=["good", "bad"], versus=["poor", "worse"]),
         claim("below", **pair, metric="profit"),
@@ -437,14 +440,14 @@ def test_claims_that_are_not_judged_are_told_with_what_they_need(
         claim("rises", policy="good", key="k", where={"on": ["b", "c"]}),
         claim("rises", policy="good", key="k"),
     ]
-    assert [each["needs"] for each in not_judged(run, told)] == [
+    assert [entry["needs"] for entry in not_judged(run, claims)] == [
         ["bad", "worse"],
         ["the metric profit"],
         ["a sweep over on"],
         ["a setting with on = b"],
         ["a setting with on = b or c"],
     ]
-    assert len(judge(run, told)) == 2 + 1
+    assert len(judge(run, claims)) == 2 + 1
 
 
 def test_a_metric_of_one_setting_is_judged_there(tmp_path: Path) -> None:
@@ -458,10 +461,10 @@ def test_a_metric_of_one_setting_is_judged_there(tmp_path: Path) -> None:
                 tmp_path,
                 Trace(policy=policy, setting_index=1, seed=seed, series=series),
             )
-    told = [claim("above", policy="poor", versus="good", ratio=9, metric="profit")]
-    (verdict,) = judge(run, told)
+    claims = [claim("above", policy="poor", versus="good", ratio=9, metric="profit")]
+    (verdict,) = judge(run, claims)
     assert verdict.evidence.startswith("[problem.name = b]")
-    assert not_judged(run, told) == []
+    assert not_judged(run, claims) == []
 
 
 def test_one_verdict_per_setting_that_names_it(tmp_path: Path) -> None:
@@ -481,21 +484,21 @@ def test_relative_to_another_policy(tmp_path: Path) -> None:
     run = make_run(
         tmp_path, {policy: often(values) for policy, values in totals.items()}
     )
-    told = [
+    claims = [
         claim("below", policy="good", versus="half", ratio=0.75, relative_to="poor"),
         claim("below", policy="good", versus="half", ratio=0.5, relative_to="poor"),
     ]
-    first, second = judge(run, told)
+    first, second = judge(run, claims)
     assert first.verdict == "holds"
     assert first.evidence.startswith(
         "cumulative regret relative to that of poor: good 0.25, half 0.5; "
     )
     assert second.verdict == "does not hold"
-    (silent,) = not_judged(run, [{**told[0], "relative_to": "gone"}])
+    (silent,) = not_judged(run, [{**claims[0], "relative_to": "gone"}])
     assert silent["needs"] == ["gone"]
 
 
-def test_over_nothing_nothing_is_decided(tmp_path: Path) -> None:
+def test_claim_relative_to_zero_is_undecided(tmp_path: Path) -> None:
     run = make_run(tmp_path, {**TOTALS, "zero": often([0.0, 0.0, 0.0])})
     (verdict,) = judge(
         run, [claim("below", policy="good", versus="poor", relative_to="zero")]
@@ -514,19 +517,21 @@ def test_among_some_values_of_a_key(tmp_path: Path) -> None:
                     policy=policy, setting_index=index, seed=seed, series=series
                 )
                 write_trace(tmp_path, trace)
-    told = claim("rises", policy="fair", key="k")
-    assert [each.verdict for each in judge(run, [told])] == ["does not hold"]
-    (late,) = judge(run, [{**told, "among": [2, 3]}])
+    claim_spec = claim("rises", policy="fair", key="k")
+    assert [verdict.verdict for verdict in judge(run, [claim_spec])] == [
+        "does not hold"
+    ]
+    (late,) = judge(run, [{**claim_spec, "among": [2, 3]}])
     assert late.verdict == "holds"
     assert "at k = 2: 4, 3: 8" in late.evidence
-    (silent,) = not_judged(run, [{**told, "among": [2, 5]}])
+    (silent,) = not_judged(run, [{**claim_spec, "among": [2, 5]}])
     assert silent["needs"] == ["a sweep over k of 2, 5"]
     for few in ([2], [2, 2]):
         with pytest.raises(SpecError, match="among must name two values or more"):
-            judge(run, [{**told, "among": few}])
+            judge(run, [{**claim_spec, "among": few}])
 
 
-def test_time_per_round_is_judged_where_it_was_kept(tmp_path: Path) -> None:
+def test_time_per_round_is_judged_where_it_was_recorded(tmp_path: Path) -> None:
     run = make_run(tmp_path, {"quick": FAIR, "slow": FAIR})
     for policy, seconds in {"quick": 1.0, "slow": 3.0}.items():
         for seed in range(len(FAIR)):
@@ -544,26 +549,28 @@ def test_time_per_round_is_judged_where_it_was_kept(tmp_path: Path) -> None:
                     seconds=timed,
                 ),
             )
-    told = claim("above", metric="seconds", policy="slow", versus="quick", ratio=2.5)
-    (verdict,) = judge(run, [told])
+    claim_spec = claim(
+        "above", metric="seconds", policy="slow", versus="quick", ratio=2.5
+    )
+    (verdict,) = judge(run, [claim_spec])
     assert verdict.verdict == "holds"
     assert verdict.evidence.startswith("time per round (s): quick 1, slow 3; ")
     for path in (tmp_path / "timings").iterdir():
         path.unlink()
-    assert judge(run, [told]) == []
-    assert not_judged(run, [told])[0]["needs"] == ["the metric seconds"]
+    assert judge(run, [claim_spec]) == []
+    assert not_judged(run, [claim_spec])[0]["needs"] == ["the metric seconds"]
 
 
-def test_what_is_not_swept_has_the_problems_value(tmp_path: Path) -> None:
+def test_unswept_keys_take_the_problems_value(tmp_path: Path) -> None:
     run = make_run(tmp_path, TOTALS)
     path = tmp_path / "run.json"
     spec = json.loads(path.read_text(encoding="utf-8"))
     spec["parameters"] = {"problem": {"name": "x", "k": 3}}
     path.write_text(json.dumps(spec), encoding="utf-8")
     run = Run.load(tmp_path)
-    told = claim("below", policy="fair", versus="even", ratio=1.01)
-    assert len(judge(run, [{**told, "where": {"k": 3}}])) == 1
-    assert judge(run, [{**told, "where": {"k": 4}}]) == []
+    claim_spec = claim("below", policy="fair", versus="even", ratio=1.01)
+    assert len(judge(run, [{**claim_spec, "where": {"k": 3}}])) == 1
+    assert judge(run, [{**claim_spec, "where": {"k": 4}}]) == []
 
 
 BASE = {
@@ -576,7 +583,7 @@ BASE = {
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("claim_spec", "words"),
     [
         ({}, "needs a text"),
         ({"text": 3, "check": "below"}, "needs a text"),
@@ -652,10 +659,10 @@ BASE = {
     ],
 )
 def test_malformed_claims_are_refused_before_anything_runs(
-    told: dict[str, Any], words: str
+    claim_spec: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(SpecError, match=r"^here: ") as caught:
-        Experiment.from_mapping({**BASE, "claims": [told]}, "here")
+        Experiment.from_mapping({**BASE, "claims": [claim_spec]}, "here")
     assert words in str(caught.value)
 
 
@@ -676,9 +683,7 @@ def test_a_file_claims_only_about_policies_there_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["where={sied=5}", 'check="rises"\nkey="sied"'])
-def test_a_mistyped_parameter_in_a_claim_is_noticed_at_once(
-    line: str, tmp_path: Path
-) -> None:
+def test_mistyped_claim_parameter_is_rejected(line: str, tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     kind = "" if "check" in line else 'check="below"\nversus="gp-ei"\n'
     text = (
@@ -697,8 +702,8 @@ def test_a_mistyped_parameter_in_a_claim_is_noticed_at_once(
 @pytest.mark.parametrize("name", experiment_ids())
 def test_shipped_claims_are_about_listed_policies(name: str) -> None:
     shipped = load_experiment(name)
-    for told in shipped.claims:
-        assert set(policies_of(told)) <= set(shipped.policies)
+    for claim_spec in shipped.claims:
+        assert set(policies_of(claim_spec)) <= set(shipped.policies)
 
 
 def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
@@ -721,7 +726,7 @@ def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("told", "totals", "word"),
+    ("claim_spec", "totals", "word"),
     [
         # Every step counts: from 0.5 to 1 it rises, from 1 to 2 chance may explain it.
         (
@@ -836,12 +841,15 @@ def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
     ],
 )
 def test_claims_across_settings_are_judged_once(
-    told: dict[str, Any], totals: dict[float, list[float]], word: str, tmp_path: Path
+    claim_spec: dict[str, Any],
+    totals: dict[float, list[float]],
+    word: str,
+    tmp_path: Path,
 ) -> None:
     run = sweep_run(
         tmp_path, {width: often(values) for width, values in totals.items()}
     )
-    (verdict,) = judge(run, [told])
+    (verdict,) = judge(run, [claim_spec])
     assert verdict.verdict == word, verdict.evidence
     least = min(totals)
     assert f"at width = {least:g}: " in verdict.evidence
@@ -849,7 +857,7 @@ def test_claims_across_settings_are_judged_once(
 
 
 @pytest.mark.parametrize(
-    ("of", "totals", "change"),
+    ("statistic", "totals", "change"),
     [
         # Last − first is 4 and 4.1, twice each: mean 4.05, standard error 0.05 √(4/3)/√4.
         (
@@ -861,13 +869,16 @@ def test_claims_across_settings_are_judged_once(
         ("spread", {1.0: [0.0] * 4, 2.0: [0.0, 0.0, 0.0, 8.0]}, "2.00 ± 2.00"),
     ],
 )
-def test_the_evidence_tells_the_trend_over_all_values(
-    of: str | None, totals: dict[float, list[float]], change: str, tmp_path: Path
+def test_evidence_reports_the_trend_over_all_values(
+    statistic: str | None, totals: dict[float, list[float]], change: str, tmp_path: Path
 ) -> None:
-    told = claim(
-        "upward-trend", policy="mine", key="width", **({"of": of} if of else {})
+    claim_spec = claim(
+        "upward-trend",
+        policy="mine",
+        key="width",
+        **({"of": statistic} if statistic else {}),
     )
-    (verdict,) = judge(sweep_run(tmp_path, totals), [told])
+    (verdict,) = judge(sweep_run(tmp_path, totals), [claim_spec])
     assert f"trend of mine over all values seed by seed {change} (" in verdict.evidence
 
 
@@ -904,15 +915,15 @@ def test_a_swing_is_how_far_the_mean_over_rounds_moves_in_the_second_half(
                 tmp_path,
                 Trace(policy=policy, setting_index=0, seed=seed, series=series),
             )
-    told = claim("below", policy="calm", versus="wild", of="swing")
-    (verdict,) = judge(Run.load(tmp_path), [told])
+    claim_spec = claim("below", policy="calm", versus="wild", of="swing")
+    (verdict,) = judge(Run.load(tmp_path), [claim_spec])
     assert verdict.verdict == "holds"
     assert "swing of average regret: calm 0, wild 1.67; calm − wild" in verdict.evidence
 
 
-@pytest.mark.parametrize("of", ["spread", "swing"])
-def test_rounding_decides_nothing_about_spreads_and_swings(
-    tmp_path: Path, of: str
+@pytest.mark.parametrize("statistic", ["spread", "swing"])
+def test_rounding_does_not_decide_spreads_and_swings(
+    tmp_path: Path, statistic: str
 ) -> None:
     """The same number in every round and seed, but for rounding of the sums: neither moves."""
     rounds, seeds = 300, 5
@@ -935,12 +946,12 @@ def test_rounding_decides_nothing_about_spreads_and_swings(
                 tmp_path,
                 Trace(policy=policy, setting_index=0, seed=seed, series=series),
             )
-    told = [
-        claim("below", policy="half", versus="tenth", of=of),
-        claim("above", policy="half", versus="tenth", of=of),
+    claims = [
+        claim("below", policy="half", versus="tenth", of=statistic),
+        claim("above", policy="half", versus="tenth", of=statistic),
     ]
-    verdicts = judge(Run.load(tmp_path), told)
-    assert [each.verdict for each in verdicts] == ["does not hold"] * 2  # a tie
+    verdicts = judge(Run.load(tmp_path), claims)
+    assert [verdict.verdict for verdict in verdicts] == ["does not hold"] * 2  # a tie
     assert (
         "half 0, tenth 0" in verdicts[0].evidence
         or "tenth 0, half 0" in verdicts[0].evidence
@@ -959,7 +970,7 @@ def test_a_claim_is_about_the_settings_that_it_names(tmp_path: Path) -> None:
     )
     absent = [claim("below", policy="fair", versus="good", where={"m": 1})]
     assert judge(run, absent) == []
-    assert [each["needs"] for each in not_judged(run, absent)] == [
+    assert [entry["needs"] for entry in not_judged(run, absent)] == [
         ["a setting with m = 1"]
     ]
 
@@ -968,7 +979,7 @@ def test_a_claim_is_about_the_settings_that_it_names(tmp_path: Path) -> None:
     ("mover", "stayer", "words"),
     [
         ({5.0: 9.0, 0.1: 1.0}, {5.0: 4.0, 0.1: 3.0}, ["holds", "does not hold"]),
-        # Above in the middle only; above what the rival had at first, but not what it has at last.
+        # Above only in the middle; above the rival's first value but not its last.
         (
             {0.1: 1.0, 1.0: 9.0, 5.0: 2.0},
             dict.fromkeys((0.1, 1.0, 5.0), 4.0),
@@ -1000,11 +1011,11 @@ def test_crossing_is_below_at_first_and_above_at_last(
                     policy=policy, setting_index=index, seed=seed, series=series
                 )
                 write_trace(tmp_path, trace)
-    told = [
+    claims = [
         claim("crosses", policy="mover", versus="stayer", key="rho"),
         claim("crosses", policy="stayer", versus="mover", key="rho"),
     ]
-    assert [verdict.verdict for verdict in judge(Run.load(tmp_path), told)] == words
+    assert [verdict.verdict for verdict in judge(Run.load(tmp_path), claims)] == words
 
 
 def crossing_run(directory: Path, mover: dict[float, list[float]]) -> Run:
@@ -1026,13 +1037,13 @@ def crossing_run(directory: Path, mover: dict[float, list[float]]) -> Run:
     return Run.load(directory)
 
 
-def test_crossings_are_told_with_an_interval(tmp_path: Path) -> None:
+def test_crossings_are_reported_with_an_interval(tmp_path: Path) -> None:
     """On lines over ln ρ: halfway from 1 to 4 in one seed, and at a quarter of it in the other."""
-    told = claim("crosses", policy="mover", versus="stayer", key="rho")
+    claim_spec = claim("crosses", policy="mover", versus="stayer", key="rho")
     run = crossing_run(
         tmp_path / "a", {1.0: [3.0, 3.5], 4.0: [5.0, 5.5], 16.0: [6.0, 6.0]}
     )
-    (verdict,) = judge(run, [told])
+    (verdict,) = judge(run, [claim_spec])
     mean = np.exp(0.375 * np.log(4.0))
     reach = (
         12.706 * 0.125 * np.log(4.0)
@@ -1043,14 +1054,14 @@ def test_crossings_are_told_with_an_interval(tmp_path: Path) -> None:
     )
     # A line over ρ itself where it may be 0.
     run = crossing_run(tmp_path / "b", {0.0: [3.0, 3.0], 2.0: [5.0, 5.0]})
-    (verdict,) = judge(run, [told])
+    (verdict,) = judge(run, [claim_spec])
     assert "at rho = 1 (95 % interval 1 to 1)" in verdict.evidence
     # There and back is not once; nor is never, or a tie from the start.
     run = crossing_run(
         tmp_path / "c",
         {1.0: [3.0, 3.0, 4.0], 2.0: [5.0, 3.0, 5.0], 3.0: [3.0, 3.0, 6.0]},
     )
-    (verdict,) = judge(run, [told])
+    (verdict,) = judge(run, [claim_spec])
     assert "cross once in 0 of 3 seeds;" in verdict.evidence
 
 
@@ -1082,8 +1093,10 @@ def test_the_interval_of_a_crossing_is_that_of_the_seeds_that_cross(
 
 def test_where_may_list_values(tmp_path: Path) -> None:
     run = crossing_run(tmp_path, {1.0: [3.0, 3.5], 4.0: [5.0, 5.5], 16.0: [6.0, 6.0]})
-    told = claim("below", policy="mover", versus="stayer", where={"rho": [1.0, 16.0]})
-    assert [verdict.evidence[:12] for verdict in judge(run, [told])] == [
+    claim_spec = claim(
+        "below", policy="mover", versus="stayer", where={"rho": [1.0, 16.0]}
+    )
+    assert [verdict.evidence[:12] for verdict in judge(run, [claim_spec])] == [
         "[rho = 1.0] ",
         "[rho = 16.0]",
     ]
@@ -1102,9 +1115,9 @@ def test_a_tie_neither_rises_nor_falls(check: str, tmp_path: Path) -> None:
     assert "seed by seed 0 (the same in every seed" in verdict.evidence
 
 
-def test_nothing_rises_with_a_single_value(tmp_path: Path) -> None:
-    told = claim("rises", policy="mine", key="width")
-    assert judge(sweep_run(tmp_path, {1.0: [1.0, 2.0]}), [told]) == []
+def test_single_value_has_no_trend(tmp_path: Path) -> None:
+    claim_spec = claim("rises", policy="mine", key="width")
+    assert judge(sweep_run(tmp_path, {1.0: [1.0, 2.0]}), [claim_spec]) == []
 
 
 def audited_run(
@@ -1167,7 +1180,7 @@ def test_lemma_a12_takes_the_noise_of_each_setting(tmp_path: Path) -> None:
     )
     write_audits(tmp_path, 1, (0.5, 1.9))
     verdicts = judge_variances(Run.load(tmp_path))
-    assert [each.verdict for each in verdicts] == ["holds"] * 2
+    assert [verdict.verdict for verdict in verdicts] == ["holds"] * 2
     assert "at most 0.9 of" in verdicts[0].evidence
     assert "at most 0.95 of" in verdicts[1].evidence
 
@@ -1184,13 +1197,13 @@ def test_lemma_a12_is_judged_in_every_audited_cell(
     assert "2 cells" in verdict.evidence
 
 
-def test_lemma_a12_is_no_claim_of_an_experiment_of_ones_own(tmp_path: Path) -> None:
+def test_lemma_a12_is_not_judged_for_user_experiments(tmp_path: Path) -> None:
     assert judge_variances(audited_run(tmp_path / "a", 0.99, paper="")) == []
     (slip,) = judge_variances(audited_run(tmp_path / "b", 1.02, paper=""))
     assert slip.verdict == "does not hold"
 
 
-def test_lemma_a12_says_nothing_of_approximate_or_unrecorded_posteriors(
+def test_lemma_a12_skips_approximate_and_unrecorded_posteriors(
     tmp_path: Path,
 ) -> None:
     assert (
@@ -1200,7 +1213,7 @@ def test_lemma_a12_says_nothing_of_approximate_or_unrecorded_posteriors(
 
 
 @pytest.mark.parametrize("key", ["posterior", "mine.posterior"])
-def test_lemma_a12_minds_a_posterior_that_is_swept(key: str, tmp_path: Path) -> None:
+def test_lemma_a12_handles_a_swept_posterior(key: str, tmp_path: Path) -> None:
     assert (
         judge_variances(audited_run(tmp_path / "a", 2.0, {key: "variational-kept"}))
         == []
@@ -1209,7 +1222,7 @@ def test_lemma_a12_minds_a_posterior_that_is_swept(key: str, tmp_path: Path) -> 
     assert len(judge_variances(exact)) == 1
 
 
-def test_lemma_a12_says_nothing_where_feedback_comes_late(tmp_path: Path) -> None:
+def test_lemma_a12_skips_late_feedback(tmp_path: Path) -> None:
     assert (
         judge_variances(audited_run(tmp_path / "a", 2.0, {"feedback.latest": 5})) == []
     )
@@ -1223,7 +1236,7 @@ def test_lemma_a12_says_nothing_where_feedback_comes_late(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("names", [["still", "mover"], ["mover", "still"]])
-def test_flat_is_said_of_every_policy(names: list[str], tmp_path: Path) -> None:
+def test_flat_is_judged_for_every_policy(names: list[str], tmp_path: Path) -> None:
     settings = [{"width": 1.0}, {"width": 2.0}]
     spec = {
         "experiment": "x",
@@ -1241,12 +1254,12 @@ def test_flat_is_said_of_every_policy(names: list[str], tmp_path: Path) -> None:
                     policy=policy, setting_index=index, seed=seed, series=series
                 )
                 write_trace(tmp_path, trace)
-    told = [
+    claims = [
         claim("flat", policy=names, key="width", tolerance=0.2),
         claim("flat", policy=["still"], key="width", tolerance=0.2),
     ]
-    found = [verdict.verdict for verdict in judge(Run.load(tmp_path), told)]
-    assert found == ["does not hold", "holds"]
+    verdicts = [verdict.verdict for verdict in judge(Run.load(tmp_path), claims)]
+    assert verdicts == ["does not hold", "holds"]
 
 
 def make_curves(
@@ -1286,8 +1299,8 @@ def test_a_claim_may_be_about_some_rounds(
     rounds: list[int], word: str, tmp_path: Path
 ) -> None:
     run = make_curves(tmp_path, EARLY)
-    told = claim("below", policy="quick", versus="steady", rounds=rounds)
-    (verdict,) = judge(run, [told])
+    claim_spec = claim("below", policy="quick", versus="steady", rounds=rounds)
+    (verdict,) = judge(run, [claim_spec])
     assert verdict.verdict == word
     where = (
         "in round 100"
@@ -1299,8 +1312,8 @@ def test_a_claim_may_be_about_some_rounds(
 
 def test_totals_of_some_rounds_are_sums_of_these(tmp_path: Path) -> None:
     run = make_curves(tmp_path, EARLY, seeds=4)
-    told = claim("below", policy="quick", versus="steady", rounds=[19, 22])
-    (verdict,) = judge(run, [told])
+    claim_spec = claim("below", policy="quick", versus="steady", rounds=[19, 22])
+    (verdict,) = judge(run, [claim_spec])
     factor = np.mean([1.0, 1.01, 1.02, 1.0])
     assert f"quick {significant(7.0 * factor)}" in verdict.evidence  # 0.5 + 0.5 + 3 + 3
     assert f"steady {significant(4.0 * factor)}" in verdict.evidence
@@ -1326,20 +1339,20 @@ def test_means_and_times_of_some_rounds_are_means_of_these(tmp_path: Path) -> No
                 tmp_path,
                 Trace(policy=policy, seed=seed, series=series, seconds=seconds),
             )
-    told = [
+    claims = [
         claim("below", policy="one", versus="two", rounds=[2, 4], metric=metric)
         for metric in ("hits", "seconds")
     ]
-    hits, seconds_told = judge(Run.load(tmp_path), told)
+    hits, seconds_verdict = judge(Run.load(tmp_path), claims)
     assert "in rounds 2 to 4: one 9.67, two 96.7;" in hits.evidence  # (4 + 9 + 16)/3
-    assert "in rounds 2 to 4: one 3, two 30;" in seconds_told.evidence
+    assert "in rounds 2 to 4: one 3, two 30;" in seconds_verdict.evidence
 
 
 def test_a_shorter_run_does_not_judge_later_rounds(tmp_path: Path) -> None:
     run = make_curves(tmp_path, EARLY, seeds=4)
-    told = claim("below", policy="quick", versus="steady", rounds=[1, 101])
-    assert judge(run, [told]) == []
-    assert not_judged(run, [told])[0]["needs"] == ["101 rounds"]
+    claim_spec = claim("below", policy="quick", versus="steady", rounds=[1, 101])
+    assert judge(run, [claim_spec]) == []
+    assert not_judged(run, [claim_spec])[0]["needs"] == ["101 rounds"]
 
 
 @pytest.mark.parametrize(("power", "word"), [(0.5, "holds"), (1.5, "does not hold")])
@@ -1361,7 +1374,7 @@ def test_growth_of_time_is_that_of_a_rounds_seconds(
     run = make_curves(tmp_path, {"one": np.ones(300)}, {"one": 1e-3 * rounds**power})
     near = claim("over", policy="one", of="growth", metric="seconds", limit=power - 0.2)
     far = claim("over", policy="one", of="growth", metric="seconds", limit=power + 0.2)
-    assert [each.verdict for each in judge(run, [near, far])] == [
+    assert [verdict.verdict for verdict in judge(run, [near, far])] == [
         "holds",
         "does not hold",
     ]
@@ -1388,7 +1401,7 @@ def test_totals_may_be_compared_with_a_number(
 ) -> None:
     run = make_curves(tmp_path, {"one": np.array([1.0, 1.0])})
     claims = [claim(check, policy="one", limit=limit) for check in ("under", "over")]
-    assert tuple(each.verdict for each in judge(run, claims)) == words
+    assert tuple(verdict.verdict for verdict in judge(run, claims)) == words
 
 
 def test_seeds_unlike_these_may_outweigh_a_lead_over_a_number(tmp_path: Path) -> None:
@@ -1439,8 +1452,8 @@ def make_sweep(
         "policies": policies,
     }
     write_spec(directory, {**spec, "settings": [{key: value} for value in totals]})
-    for index, found in enumerate(totals.values()):
-        for policy, values in found.items():
+    for index, by_policy in enumerate(totals.values()):
+        for policy, values in by_policy.items():
             for seed, total in enumerate(values):
                 series = {"regret": np.array([total])}
                 trace = Trace(
@@ -1459,7 +1472,7 @@ def make_sweep(
         (["same", "other"], 0.1, "does not hold"),
     ],
 )
-def test_totals_may_be_alike_between_texts(
+def test_alike_compares_totals_between_text_values(
     policy: Any, tolerance: float, word: str, tmp_path: Path
 ) -> None:
     few = often([10.0, 11.0, 12.0])
@@ -1468,13 +1481,13 @@ def test_totals_may_be_alike_between_texts(
         "smooth": {"same": few, "other": [2.0 * total for total in few]},
     }
     run = make_sweep(tmp_path, "problem.name", totals)
-    told = claim("alike", policy=policy, key="problem.name", tolerance=tolerance)
-    (verdict,) = judge(run, [told])
+    claim_spec = claim("alike", policy=policy, key="problem.name", tolerance=tolerance)
+    (verdict,) = judge(run, [claim_spec])
     assert verdict.verdict == word
     assert "problem.name = rough: 11" in verdict.evidence
 
 
-def test_any_two_values_must_be_alike(tmp_path: Path) -> None:
+def test_alike_requires_every_pair_to_agree(tmp_path: Path) -> None:
     few = often([10.0, 11.0, 12.0])
     totals = {name: {"one": few} for name in ("rough", "between", "smooth")}
     totals["between"] = {"one": [2.0 * total for total in few]}
@@ -1488,12 +1501,12 @@ def test_texts_have_no_order(tmp_path: Path) -> None:
     run = make_sweep(
         tmp_path, "kernel", {"rough": {"one": few}, "smooth": {"one": few}}
     )
-    for told in (
+    for claim_spec in (
         claim("rises", policy="one", key="kernel"),
         claim("flat", policy="one", key="kernel", tolerance=0.1),
     ):
-        assert judge(run, [told]) == []
-        assert not_judged(run, [told])[0]["needs"] == ["a sweep over kernel"]
+        assert judge(run, [claim_spec]) == []
+        assert not_judged(run, [claim_spec])[0]["needs"] == ["a sweep over kernel"]
 
 
 def variation_without(totals: list[list[float]], left_out: int) -> float:
@@ -1516,7 +1529,7 @@ def test_steadier_compares_the_largest_mean_with_the_least(tmp_path: Path) -> No
         for value, move in moves.items()
     }
     run = make_sweep(tmp_path, "lengthscale", totals)
-    told = [
+    claims = [
         claim("steadier", policy="calm", versus="wild", key="lengthscale"),
         claim("steadier", policy="wild", versus="calm", key="lengthscale"),
         claim(
@@ -1527,7 +1540,7 @@ def test_steadier_compares_the_largest_mean_with_the_least(tmp_path: Path) -> No
             among=[0.2, 0.4],
         ),
     ]
-    verdicts = judge(run, told)
+    verdicts = judge(run, claims)
     assert [verdict.verdict for verdict in verdicts] == [
         "holds",
         "does not hold",
@@ -1546,13 +1559,13 @@ def test_steadier_compares_the_largest_mean_with_the_least(tmp_path: Path) -> No
     )
 
 
-def test_steadier_is_as_uncertain_as_the_jackknife_says(tmp_path: Path) -> None:
+def test_steadier_uncertainty_matches_the_jackknife(tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     levels = np.array([[1.0], [2.0]])
-    found = {name: (levels + rng.random((2, 12))).tolist() for name in ("one", "two")}
+    samples = {name: (levels + rng.random((2, 12))).tolist() for name in ("one", "two")}
     totals = {
-        value: {name: found[name][at] for name in found}
-        for at, value in enumerate((0.1, 0.2))
+        value: {name: samples[name][row] for name in samples}
+        for row, value in enumerate((0.1, 0.2))
     }
     run = make_sweep(tmp_path, "lengthscale", totals)
     (verdict,) = judge(
@@ -1561,16 +1574,16 @@ def test_steadier_is_as_uncertain_as_the_jackknife_says(tmp_path: Path) -> None:
     values = []
     for seed in range(12):
         pseudo = {
-            name: 12.0 * variation_without(found[name], -1)
-            - 11.0 * variation_without(found[name], seed)
-            for name in found
+            name: 12.0 * variation_without(samples[name], -1)
+            - 11.0 * variation_without(samples[name], seed)
+            for name in samples
         }
         values.append(pseudo["two"] - pseudo["one"])
     mean, stderr = np.mean(values), np.std(values, ddof=1) / np.sqrt(12)
     assert f"seed by seed {plus_minus(float(mean), float(stderr))}" in verdict.evidence
 
 
-def test_nothing_is_steady_about_totals_of_zero(tmp_path: Path) -> None:
+def test_totals_of_zero_are_not_judged_steady(tmp_path: Path) -> None:
     totals = {
         0.1: {"one": [0.0] * 9, "two": [1.0] * 9},
         0.2: {"one": [1.0] * 9, "two": [1.0] * 9},
@@ -1654,13 +1667,13 @@ def test_a_widening_gap_is_one_of_running_totals(keys: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("independent", "word"), [(3.3, "undecided"), (12.0, "holds"), (None, "holds")]
 )
-def test_seeds_that_follow_each_other_may_be_too_few(
+def test_autocorrelated_seeds_may_be_too_few(
     independent: float | None, word: str, tmp_path: Path
 ) -> None:
     run = make_curves(tmp_path, EARLY)
     spec = {**run.spec, "independent_seeds": [independent]}
-    told = claim("below", policy="steady", versus="quick", ratio=0.9)
-    (verdict,) = judge(Run(tmp_path, spec), [told])
+    claim_spec = claim("below", policy="steady", versus="quick", ratio=0.9)
+    (verdict,) = judge(Run(tmp_path, spec), [claim_spec])
     assert verdict.verdict == word
     few = "these 36 seeds are worth 3.3 independent ones, 4 or more can decide"
     assert (few in verdict.evidence) == (word == "undecided")

@@ -1,4 +1,4 @@
-"""Running experiments: cells, directories, resuming, and what may not happen to either."""
+"""Running experiments: cells, directories and resuming."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_totals_are_those_of_the_cells(tmp_path: Path) -> None:
 
 
 def test_policies_do_not_see_each_other(tmp_path: Path) -> None:
-    """A policy's cell is the same whoever else runs, whatever else is swept, from any first seed."""
+    """A policy's cell does not depend on other policies, sweeps or the first seed."""
     execute(plan(tmp_path / "both"))
     execute(plan(tmp_path / "one", policies={"random": {}}))
     execute(plan(tmp_path / "swept", {"k": [2, 3]}, policies={"random": {}}))
@@ -122,16 +122,16 @@ def test_resume_redoes_only_what_is_missing(remove: str, tmp_path: Path) -> None
     before = content(tmp_path / "a")
     path = tmp_path / "b" / remove
     times = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "b" / "cells").iterdir()}
-    for each in sorted(path.rglob("*"), reverse=True) if path.is_dir() else [path]:
-        each.unlink()
+    for file in sorted(path.rglob("*"), reverse=True) if path.is_dir() else [path]:
+        file.unlink()
     count_text: list[tuple[int, int]] = []
-    again = execute(
+    resumed = execute(
         plan(tmp_path / "b"),
         resume=True,
         progress=lambda done, total: count_text.append((done, total)),
     )
     assert content(tmp_path / "b") == before
-    assert without_times(again) == without_times(summary)
+    assert without_times(resumed) == without_times(summary)
     lost = {"cells": 6, "cells.jsonl": 0}.get(remove, 1)
     assert count_text[0] == (0, lost * 8)
     assert count_text[-1] == (lost * 8, lost * 8)
@@ -241,7 +241,7 @@ def test_two_runs_that_start_at_once_do_not_share_a_directory(
         ({"lengthscale": 10**400}, "problem 'landscape'"),
     ],
 )
-def test_bad_values_are_usage_errors_and_leave_nothing(
+def test_invalid_values_are_usage_errors_and_write_no_files(
     overrides: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SpecError) as caught:
@@ -250,7 +250,7 @@ def test_bad_values_are_usage_errors_and_leave_nothing(
     assert not (tmp_path / "a").exists()
 
 
-def test_slips_in_a_users_own_policy_keep_their_traceback(
+def test_errors_in_a_users_policy_keep_their_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slip(model: Model) -> None:
@@ -324,13 +324,13 @@ MIXED = ["landscape", "navigation"]
     "order", [MIXED, pytest.param(MIXED[::-1], marks=pytest.mark.slow)]
 )
 def test_problems_of_other_kinds_in_one_run(order: list[str], tmp_path: Path) -> None:
-    """What is audited and what is measured belong to a setting."""
+    """Audits and metrics belong to a setting."""
     rule = {"name": "rectified", "rule": {"name": "greedy"}}
     policies = {"mine": {"policy": "composed", "rule": rule}, "random": {}}
-    made = {"seeds": 1, "problem": {"name": "landscape"}, "policies": policies}
+    shared = {"seeds": 1, "problem": {"name": "landscape"}, "policies": policies}
 
     def swept() -> Plan:
-        return plan(tmp_path / "a", {"problem.name": order}, **made)
+        return plan(tmp_path / "a", {"problem.name": order}, **shared)
 
     city = order.index("navigation")
     assert [facts.audited for facts in swept().facts][city] == ("mine",)
@@ -352,12 +352,12 @@ def test_problems_of_other_kinds_in_one_run(order: list[str], tmp_path: Path) ->
         False,
     ]
     assert synthetic_data(run).endswith("(in 1 of 2 settings)")
-    told = {
+    shown_units = {
         row["setting"]["problem.name"]: row["unit"]
         for row in summary["rows"]
         if "regret" in row["metric"]
     }
-    assert told == {"navigation": "Wh", "landscape": ""}
+    assert shown_units == {"navigation": "Wh", "landscape": ""}
     assert summary["metrics"]["cumulative_regret"]["unit"] == ""
     page = settings_section(run)
     assert "where settings differ" in page
@@ -369,7 +369,7 @@ def test_problems_of_other_kinds_in_one_run(order: list[str], tmp_path: Path) ->
     assert (run.road_map(city) is None, run.road_map(1 - city)) == (False, None)
 
 
-def test_a_world_is_built_once_per_setting_and_asked_to_decide_nothing(
+def test_problem_is_built_once_per_setting_without_decisions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built = []
@@ -409,8 +409,8 @@ def test_derived_rows_are_computed_seed_by_seed(tmp_path: Path) -> None:
     assert rows["gp-greedy", "relative_regret"]["stderr"] == pytest.approx(stderr)
     assert rows["gp-greedy", "regret_rate"]["mean"] == pytest.approx(own.mean() / 8)
     assert summary["metrics"]["relative_regret"]["kind"] == "ratio"
-    alone = plan(tmp_path / "b", derived=[ratio], policies={"gp-greedy": {}})
-    assert [row["metric"] for row in execute(alone)["rows"]] == ["cumulative_regret"]
+    single = plan(tmp_path / "b", derived=[ratio], policies={"gp-greedy": {}})
+    assert [row["metric"] for row in execute(single)["rows"]] == ["cumulative_regret"]
 
 
 def test_derived_rows_compare_within_a_setting(tmp_path: Path) -> None:
@@ -422,22 +422,22 @@ def test_derived_rows_compare_within_a_setting(tmp_path: Path) -> None:
             run.cumulative(policy, index)[:, -1] for policy in ("gp-greedy", "random")
         )
         (row,) = (
-            each
-            for each in summary["rows"]
-            if (each["policy"], each["metric"], each["setting"])
+            entry
+            for entry in summary["rows"]
+            if (entry["policy"], entry["metric"], entry["setting"])
             == ("gp-greedy", "relative_regret", setting)
         )
         assert row["mean"] == pytest.approx((own / other).mean())
 
 
-def test_policies_are_run_anew_for_each_horizon(tmp_path: Path) -> None:
+def test_policies_rerun_for_each_horizon(tmp_path: Path) -> None:
     changes: dict[str, Any] = {
         "horizons": [3, 5, 100],
         "rerun": ["gp-ts"],
         "problem": {"name": "rkhs-function", "arms": 9},
         "policies": {"gp-ts": {}, "gp-ei": {}},
     }
-    overrides = {"gp-ei.xi": [0.1, 0.2]}  # a policy's that is not run anew
+    overrides = {"gp-ei.xi": [0.1, 0.2]}  # of a policy that is not rerun
     summary = execute(plan(tmp_path / "a", overrides, **changes))
     rows = [
         row
@@ -462,20 +462,20 @@ def test_policies_are_run_anew_for_each_horizon(tmp_path: Path) -> None:
     before = content(tmp_path / "a")
     (cells[0] / "gp-ts.s1.seed00001.npz").unlink()
     count_text: list[tuple[int, int]] = []
-    again = execute(
+    resumed = execute(
         plan(tmp_path / "a", overrides, **changes),
         resume=True,
         progress=lambda done, total: count_text.append((done, total)),
     )
     assert count_text[-1] == (5, 5)
     assert content(tmp_path / "a") == before
-    assert without_times(again) == without_times(summary)
+    assert without_times(resumed) == without_times(summary)
 
 
 HORIZONS: dict[str, Any] = {"horizons": [3], "rerun": ["gp-greedy"]}
 
 
-def test_policies_that_are_run_anew_belong_to_the_run(tmp_path: Path) -> None:
+def test_rerun_policies_belong_to_the_run(tmp_path: Path) -> None:
     execute(plan(tmp_path / "a", **HORIZONS))
     before = content(tmp_path / "a")
     with pytest.raises(ConflictError, match=r"3 holds another run: .*policies differ"):
@@ -503,7 +503,7 @@ def test_killed_between_the_first_files(
     assert Run.load(tmp_path / "a").at_horizon(3).policies == ("gp-greedy",)
 
 
-def test_there_is_a_map_whatever_the_first_seed(tmp_path: Path) -> None:
+def test_map_is_written_for_any_first_seed(tmp_path: Path) -> None:
     problem = {"name": "navigation", "network": "city", "edges": 200}
     roads = Experiment.from_mapping(
         {**BASE, "problem": problem, "policies": {"prior": {}}}, "here"
@@ -514,7 +514,7 @@ def test_there_is_a_map_whatever_the_first_seed(tmp_path: Path) -> None:
     assert Run.load(tmp_path / "a").road_map(0) is not None
 
 
-def test_a_lost_map_is_made_again_without_a_round(
+def test_lost_map_is_rewritten_without_running_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = {"name": "navigation", "network": "city", "edges": 200}
@@ -527,16 +527,18 @@ def test_a_lost_map_is_made_again_without_a_round(
     assert content(tmp_path / "a") == before
 
 
-# --- what run.json says ----------------------------------------------------------------------
+# --- the contents of run.json ----------------------------------------------------------------
 
 
-def test_late_feedback_is_told_and_can_be_set(tmp_path: Path) -> None:
+def test_late_feedback_is_described_and_can_be_overridden(tmp_path: Path) -> None:
     late = {"latest": 2, "together": True}
     experiment = Experiment.from_mapping({**BASE, "feedback": late}, "here")
     assert experiment.as_json()["feedback"] == late
-    made = Plan.make(experiment, out=tmp_path / "a", overrides={"feedback.latest": 4})
-    assert made.experiment.build_lateness() == Lateness(latest=4, together=True)
-    execute(made)
+    late_plan = Plan.make(
+        experiment, out=tmp_path / "a", overrides={"feedback.latest": 4}
+    )
+    assert late_plan.experiment.build_lateness() == Lateness(latest=4, together=True)
+    execute(late_plan)
     spec = Run.load(tmp_path / "a").spec
     assert spec["parameters"]["feedback"] == {"latest": 4, "together": True}
     assert (
@@ -549,7 +551,7 @@ def test_late_feedback_is_told_and_can_be_set(tmp_path: Path) -> None:
         plan(tmp_path / "b", {"feedback.latest": -1})
 
 
-def test_what_the_benchmark_promises_and_what_arms_are_worth_is_told(
+def test_plan_describes_benchmark_guarantee_and_arm_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert set(plan(tmp_path / "a").describe()["settled"][0]).isdisjoint(
@@ -565,9 +567,9 @@ def test_what_the_benchmark_promises_and_what_arms_are_worth_is_told(
         return other
 
     monkeypatch.setattr(Experiment, "build_problem", building)
-    told = plan(tmp_path / "a").describe()["settled"][0]
-    assert "promises 0.5 of the optimum" in told["regret"]
-    assert told["reward"] == "log-sum of what its arms yield"
+    settled = plan(tmp_path / "a").describe()["settled"][0]
+    assert "promises 0.5 of the optimum" in settled["regret"]
+    assert settled["reward"] == "log-sum of what its arms yield"
 
 
 # --- workers -----------------------------------------------------------------------------
@@ -605,7 +607,7 @@ def test_order_does_not_matter(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_process_or_two_the_same_bytes(tmp_path: Path) -> None:
+def test_bytes_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
     one = execute(plan(tmp_path / "a", {"k": [1, 2]}), jobs=1)
     two = execute(plan(tmp_path / "b", {"k": [1, 2]}), jobs=2)
     assert content(tmp_path / "a") == content(tmp_path / "b")
@@ -616,7 +618,7 @@ def _die(task: int) -> int:
     os._exit(task)
 
 
-def test_what_is_built_to_check_a_plan_is_built_as_workers_build_it(
+def test_plan_checks_build_parts_as_workers_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Caches keep it, and threads of BLAS round by their number."""
@@ -661,7 +663,7 @@ def test_a_task_can_be_sent(tmp_path: Path) -> None:
     ]
 
 
-# --- data that may be at hand ------------------------------------------------------------
+# --- data that may be available ----------------------------------------------------------
 
 AUTO = {"name": "crowdsourcing", "k": 2, "workers": 10}
 
@@ -690,12 +692,12 @@ def test_data_are_settled_once(
         "seeds": 1,
     }
     without_data(monkeypatch)
-    made = plan(tmp_path / "synthetic", **changes)
+    planned = plan(tmp_path / "synthetic", **changes)
     with_data(monkeypatch, tmp_path)
     real = plan(tmp_path / "real", **changes)
-    assert made.experiment.problem["source"] == "synthetic"
+    assert planned.experiment.problem["source"] == "synthetic"
     assert real.experiment.problem["source"] == "real"
-    execute(made)  # a worker with the data keeps to what run.json says
+    execute(planned)  # a worker that has the data still follows run.json
     described = json.loads(
         (tmp_path / "synthetic" / "run.json").read_text(encoding="utf-8")
     )
@@ -716,8 +718,8 @@ def test_swept_data_are_settled_too(
 ) -> None:
     changes: dict[str, Any] = {"problem": AUTO, "policies": {"random": {}}, "seeds": 1}
     without_data(monkeypatch)
-    made = plan(tmp_path / "a", {"source": ["auto"]}, **changes)
-    assert made.settings == [{"source": "synthetic"}]
+    planned = plan(tmp_path / "a", {"source": ["auto"]}, **changes)
+    assert planned.settings == [{"source": "synthetic"}]
     with pytest.raises(SpecError, match="'auto' is 'synthetic' here"):
         plan(tmp_path / "a", {"source": ["auto", "synthetic"]}, **changes)
     swept = plan(
@@ -737,7 +739,7 @@ def test_swept_data_are_settled_too(
 
 
 @pytest.mark.parametrize(
-    ("problem", "metric", "told"),
+    ("problem", "metric", "message"),
     [
         (
             "drifting-function",
@@ -758,19 +760,19 @@ def test_swept_data_are_settled_too(
     ],
 )
 def test_a_derived_metric_that_is_not_measured_is_refused(
-    problem: str, metric: str, told: str | None, tmp_path: Path
+    problem: str, metric: str, message: str | None, tmp_path: Path
 ) -> None:
     derived = [{"name": "mean", "metric": metric, "per_round": True}]
-    given = {
+    spec = {
         "id": "x",
         "rounds": 2,
         "seeds": 1,
         "problem": {"name": problem},
         "derived": derived,
     }
-    experiment = Experiment.from_mapping({**given, "policies": {"random": {}}}, "here")
-    if told is None:
+    experiment = Experiment.from_mapping({**spec, "policies": {"random": {}}}, "here")
+    if message is None:
         Plan.make(experiment, out=tmp_path)
         return
-    with pytest.raises(SpecError, match=f"x: derived 'mean': .*{re.escape(told)}"):
+    with pytest.raises(SpecError, match=f"x: derived 'mean': .*{re.escape(message)}"):
         Plan.make(experiment, out=tmp_path)

@@ -48,7 +48,7 @@ def snapshot() -> str:
 
 
 def setting_lines(table: Mapping[str, Any]) -> Iterator[str]:
-    """One line for each setting, policy and claim; prose is left out."""
+    """One line for each setting, policy and claim; prose is omitted."""
     for key, value in table.items():
         if key == "claims":
             for claim in value:

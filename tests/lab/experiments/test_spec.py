@@ -1,4 +1,4 @@
-"""Experiments as data: what loads, what is refused and in which words."""
+"""Experiment specs: loading, and rejection with advice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def experiment(**changes: Any) -> Experiment:
     return Experiment.from_mapping(mapping(**changes), "here")
 
 
-def made(name: str) -> Experiment:
+def small_experiment(name: str) -> Experiment:
     """A shipped experiment on synthetic data, small where its problem has a size."""
     shipped = load_experiment(name)
     takes = parameters_of("problem", shipped.problem["name"])
@@ -73,11 +73,14 @@ LONG = {
     ],
 )
 def test_every_shipped_experiment_builds_and_plays_each_policy(name: str) -> None:
-    shipped = made(name)
+    shipped = small_experiment(name)
     assert shipped.id == name
     assert shipped.title
     world = shipped.build_problem(seed=1, horizon=3)
-    policies = {each: shipped.build_policy(each, world) for each in shipped.policies}
+    policies = {
+        policy_name: shipped.build_policy(policy_name, world)
+        for policy_name in shipped.policies
+    }
     trajectories = simulate(world, policies, rounds=3, seed=1)
     assert set(trajectories) == set(shipped.policies)
     for trajectory in trajectories.values():
@@ -96,8 +99,8 @@ def test_json_makes_the_same_experiment(name: str) -> None:
 
 def test_papers_and_figures_are_unique() -> None:
     shipped = [load_experiment(name) for name in experiment_ids()]
-    figures = [(each.paper, figure) for each in shipped for figure in each.figure]
-    shared = {each for each in figures if figures.count(each) > 1}
+    figures = [(entry.paper, figure) for entry in shipped for figure in entry.figure]
+    shared = {entry for entry in figures if figures.count(entry) > 1}
     assert shared == {
         (load_experiment("navigation/monaco-a").paper, "1")
     }  # one of both networks
@@ -183,7 +186,9 @@ def test_papers_and_figures_are_unique() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said(changes: dict[str, Any], words: str) -> None:
+def test_invalid_experiments_are_rejected_with_advice(
+    changes: dict[str, Any], words: str
+) -> None:
     with pytest.raises(SpecError) as caught:
         experiment(**changes)
     assert words in str(caught.value)
@@ -306,7 +311,7 @@ def test_lists_sweep_as_a_cross_product_in_order() -> None:
             expand_settings({"a": values})
 
 
-@pytest.mark.parametrize("values", [{"abcd"[at]: list(range(400)) for at in range(4)},
+@pytest.mark.parametrize("values", [{"abcd"[index]: list(range(400)) for index in range(4)},
                                     {"a": list(range(10_001))}])  # fmt: skip
 def test_sweeps_beyond_any_run_are_refused_at_once(
     values: dict[str, list[int]],
@@ -330,7 +335,7 @@ def test_more_cells_than_a_run_has_are_refused_before_anything_is_built(
 
 
 @pytest.mark.parametrize("key", ["assumes", "wrapped"])
-def test_what_belongs_to_one_policy_is_set_by_its_name(key: str) -> None:
+def test_options_of_one_policy_are_set_by_its_name(key: str) -> None:
     base = experiment(policies={"gp-ei": {}, "random": {}})
     with pytest.raises(
         SpecError, match=rf"^setting '{key}': .*name the policy .*as in gp-ei\.{key}$"
@@ -353,10 +358,10 @@ def test_settings_find_their_owner() -> None:
     one = base.with_setting({"gp-ei.xi": 0.5, "side": 7, "problem.k": 3})
     assert one.policies["gp-pi"] == {}
     assert one.problem == {"name": "landscape", "side": 7, "k": 3}
-    assert base.policies["gp-ei"] == {}  # the original stays as it was
+    assert base.policies["gp-ei"] == {}  # the original is not modified
 
 
-def test_the_problem_can_be_changed_whatever_the_order() -> None:
+def test_problem_overrides_apply_in_any_order() -> None:
     base = experiment(problem={"name": "landscape"})
     other = {"problem.name": "benchmark-function", "function": "branin"}
     for setting in (other, dict(reversed(other.items()))):
@@ -411,7 +416,7 @@ rule = {name = "thompson"}
 """
 
 
-def test_compositions_of_the_users_own(tmp_path: Path) -> None:
+def test_user_defined_compositions(tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_text(NESTED, encoding="utf-8")
     plan = Plan.make(load_experiment(str(path)), out=tmp_path / "out")
@@ -513,7 +518,7 @@ def test_a_file_may_extend_a_shipped_experiment(tmp_path: Path) -> None:
         load_experiment(str(path))
 
 
-def test_bases_are_no_experiments() -> None:
+def test_bases_are_not_experiments() -> None:
     assert not [name for name in experiment_ids() if "/_" in name]
     with pytest.raises(SpecError, match="unknown experiment"):
         load_experiment("navigation/_route")
@@ -522,7 +527,7 @@ def test_bases_are_no_experiments() -> None:
 # --- what one learner assumes -------------------------------------------------------------
 
 
-def test_one_learner_assumes_something_else() -> None:
+def test_one_learner_may_assume_another_model() -> None:
     data = {
         "id": "mine",
         "rounds": 5,
@@ -565,7 +570,7 @@ def test_one_learner_assumes_something_else() -> None:
         ({"noise_variance": -1.0}, "noise_variance"),
     ],
 )
-def test_what_cannot_be_assumed(assumes: Any, message: str) -> None:
+def test_invalid_assumptions_are_rejected(assumes: Any, message: str) -> None:
     policies = {"mine": {"policy": "gp-ts", "assumes": assumes}}
     data = {
         "id": "mine",
@@ -577,13 +582,13 @@ def test_what_cannot_be_assumed(assumes: Any, message: str) -> None:
         Experiment.from_mapping({**data, "policies": policies}, "here")
 
 
-def test_the_former_name_of_assumes_is_refused() -> None:
+def test_former_name_of_assumes_is_rejected() -> None:
     changes = {"noise_variance": 0.5}
-    told = {"gp-ei": {"told": changes}}
+    old_options = {"gp-ei": {"told": changes}}
     with pytest.raises(
         SpecError, match=r"policies\.gp-ei: 'told' is now called 'assumes'; rename"
     ):
-        experiment(policies=told)
+        experiment(policies=old_options)
     base = experiment(policies={"gp-ei": {}, "random": {}})
     with pytest.raises(SpecError, match="'told' is now called 'assumes'"):
         base.with_setting({"gp-ei.told": changes})

@@ -1,4 +1,4 @@
-"""Statements of the Bayesian paper on small runs, beside slow computations of the same numbers."""
+"""Statements of the Bayesian paper on small runs, compared with slow computations."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ ROUNDS = 5
 
 
 def recorded(out: Path, problem: dict[str, Any] = CITY, seeds: int = 4) -> RecordedRun:
-    given = {
+    spec = {
         "id": "mine",
         "rounds": ROUNDS,
         "seeds": seeds,
         "problem": problem,
         "policies": POLICIES,
     }
-    execute(Plan.make(Experiment.from_mapping(given, "here"), out=out))
+    execute(Plan.make(Experiment.from_mapping(spec, "here"), out=out))
     return RecordedRun.from_run(Run.load(out))
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
+def judged_run(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:
     return recorded(tmp_path_factory.mktemp("statements") / "run")
 
 
-def test_what_is_judged(found: RecordedRun) -> None:
-    verdicts = list(bayesian.statements(found))
+def test_judged_statements(judged_run: RecordedRun) -> None:
+    verdicts = list(bayesian.statements(judged_run))
     begins = [verdict.text.split(":")[0] for verdict in verdicts]
     assert begins == ["Section 4.2", "Lemma A.3", "Lemma A.2", "Lemma A.2"]
     assert {verdict.verdict for verdict in verdicts} == {"holds"}
@@ -50,17 +50,17 @@ def test_what_is_judged(found: RecordedRun) -> None:
     assert "bounds of gp-ucb exceed" in verdicts[2].text
 
 
-def test_the_replay_by_equations_2_and_3(found: RecordedRun) -> None:
-    """Every posterior anew from all that was observed before, with numpy alone."""
+def test_the_replay_by_equations_2_and_3(judged_run: RecordedRun) -> None:
+    """Every posterior recomputed from all earlier observations, with numpy."""
     seed = 1
-    world: Any = found.world(seed)
+    world: Any = judged_run.world(seed)
     model = world.model
     K = np.asarray(model.kernel(model.arms))
     prior, noise = np.asarray(model.energies), model.noise_variance
     rows: list[int] = []
     rewards: list[float] = []
     explored, missed, gained, largest, longest = 0.0, 0.0, 0.0, 0.0, 0
-    for step, played in enumerate(found.rounds("gp-ucb", seed), start=1):
+    for step, played in enumerate(judged_run.rounds("gp-ucb", seed), start=1):
         k = K[:, rows]
         inverse = np.linalg.inv(K[np.ix_(rows, rows)] + noise * np.eye(len(rows)))
         mean = prior + k @ inverse @ (np.array(rewards) - prior[rows])
@@ -78,20 +78,21 @@ def test_the_replay_by_equations_2_and_3(found: RecordedRun) -> None:
         rows += taken.tolist()
         rewards += played.rewards.tolist()
     allowed = math.sqrt(2.0 * (largest + noise) * ROUNDS * longest * gained) * width
-    replay = bayesian._replay(found, "gp-ucb", seed)
+    replay = bayesian._replay(judged_run, "gp-ucb", seed)
     assert replay.used == pytest.approx(explored / allowed, rel=1e-6)
     assert replay.missed == pytest.approx(missed, rel=1e-6)
 
 
 def test_a_lemma_that_fails_is_reported(
-    found: RecordedRun, monkeypatch: pytest.MonkeyPatch
+    judged_run: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def too_little(gain: float, **rest: float) -> Any:
+    def too_little(gain: float, **options: float) -> Any:
         return np.asarray(1e-9 * gain)
 
     monkeypatch.setattr(bayesian, "variance_sum_bound", too_little)
     verdicts = {
-        verdict.text.split(":")[0]: verdict for verdict in bayesian.statements(found)
+        verdict.text.split(":")[0]: verdict
+        for verdict in bayesian.statements(judged_run)
     }
     assert verdicts["Lemma A.3"].verdict == "does not hold"
 
@@ -116,7 +117,7 @@ def test_how_a_mean_is_judged(values: list[float], word: str) -> None:
     [{"model_lengthscale": 0.5}, {"model_graph_share": 0.3}, {"rush_hours": 1.0}],
     ids=str,
 )
-def test_a_model_that_is_not_the_truths_says_nothing_of_the_lemmas(
+def test_misspecified_model_does_not_judge_the_lemmas(
     changes: dict[str, Any], tmp_path: Path
 ) -> None:
     run = recorded(tmp_path / "run", {**CITY, **changes}, seeds=1)
@@ -125,7 +126,7 @@ def test_a_model_that_is_not_the_truths_says_nothing_of_the_lemmas(
     ]
 
 
-def test_closed_roads_are_no_obstacle(tmp_path: Path) -> None:
+def test_statements_are_judged_with_closed_roads(tmp_path: Path) -> None:
     run = recorded(
         tmp_path / "run", {**CITY, "closed_roads": 0.05, "closed_turns": 0.05}, seeds=1
     )
@@ -138,17 +139,17 @@ def test_closed_roads_are_no_obstacle(tmp_path: Path) -> None:
     ]
 
 
-def test_a_run_that_begins_with_a_state_is_not_judged(tmp_path: Path) -> None:
-    """Its rounds are numbered on, and what it knew before is in no cell."""
+def test_warm_started_run_is_not_judged(tmp_path: Path) -> None:
+    """Its round numbers continue, and no cell contains its earlier observations."""
     policies = {"gp-ucb": {"policy": "route-ucb"}}
-    given = {
+    spec = {
         "id": "mine",
         "rounds": 5,
         "seeds": 1,
         "problem": CITY,
         "policies": policies,
     }
-    experiment = Experiment.from_mapping(given, "here")
+    experiment = Experiment.from_mapping(spec, "here")
     execute(Plan.make(experiment, out=tmp_path / "a"))
     assert judge_statements(Run.load(tmp_path / "a"))
     state = tmp_path / "a" / "states" / "gp-ucb.s0.seed00000.npz"

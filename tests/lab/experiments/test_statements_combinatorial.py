@@ -1,4 +1,4 @@
-"""Lemmas 1 to 3, eq. 6 and Theorem 1 of O'CLOK-UCB on recorded runs, against whole matrices."""
+"""Lemmas 1 to 3, eq. 6 and Theorem 1 of O'CLOK-UCB on recorded runs, against dense matrices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from superarm.lab.experiments.statements import (
     combinatorial,
     judge_statements,
 )
-from superarm.lab.experiments.statements.combinatorial import Replay, replay
+from superarm.lab.experiments.statements.combinatorial_replay import Replay, replay
+from superarm.lab.experiments.statements.combinatorial_verdicts import verdicts
 from superarm.lab.experiments.statements.judging import failure_tails
 from superarm.lab.experiments.theorems import high_probability, regret_bounds
 from superarm.lab.problems import Codependency, Movies
@@ -49,14 +50,14 @@ ROUNDS = 12
 def run_of(
     out: Path, policies: dict[str, Any], problem: dict[str, Any] = PROBLEM, **more: Any
 ) -> RecordedRun:
-    given = {
+    spec = {
         "id": "mine",
         "rounds": ROUNDS,
         "seeds": 2,
         "problem": problem,
         "policies": policies,
     }
-    execute(Plan.make(Experiment.from_mapping({**given, **more}, "here"), out=out))
+    execute(Plan.make(Experiment.from_mapping({**spec, **more}, "here"), out=out))
     return RecordedRun.from_run(Run.load(out))
 
 
@@ -122,28 +123,28 @@ def by_whole_matrices(run: Run, policy: str, seed: int, schedule: OclokUCB) -> R
 
 
 @pytest.mark.parametrize("delta", [0.05, 30.0])
-def test_replays_by_whole_matrices(delta: float, tmp_path: Path) -> None:
+def test_replays_match_dense_matrices(delta: float, tmp_path: Path) -> None:
     """A δ that no theorem allows makes widths so narrow that Lemma 2 is seen to fail."""
     recorded = run_of(tmp_path / "run", {"oclok-ucb": {}, "random": {}})
     schedule = OclokUCB(most_arms=23, delta=0.05)
     object.__setattr__(schedule, "delta", delta)
     for policy in ("oclok-ucb", "random"):
         for seed in recorded.run.seeds:
-            found = replay(recorded, policy, seed, 0, world_of(seed), schedule)
+            replayed = replay(recorded, policy, seed, 0, world_of(seed), schedule)
             expected = by_whole_matrices(recorded.run, policy, seed, schedule)
             for name, value in expected._asdict().items():
-                assert getattr(found, name) == pytest.approx(value, rel=1e-5), name
-            assert found.variance_share <= 1.0
-            assert found.event == (delta < 1.0)
-            assert delta > 1.0 or policy == "random" or found.gap_share <= 1.0
-            assert delta > 1.0 or policy == "random" or found.regret_share <= 1.0
+                assert getattr(replayed, name) == pytest.approx(value, rel=1e-5), name
+            assert replayed.variance_share <= 1.0
+            assert replayed.all_inside == (delta < 1.0)
+            assert delta > 1.0 or policy == "random" or replayed.gap_share <= 1.0
+            assert delta > 1.0 or policy == "random" or replayed.regret_share <= 1.0
 
 
 def items(recorded: RecordedRun) -> dict[str, str]:
     """Verdicts by what they are about, of a run with one setting."""
-    found = [*combinatorial.statements(recorded)]
-    assert all("(2 of 2 seeds, T = 12, " in each.evidence for each in found)
-    return {each.text.partition(":")[0]: each.verdict for each in found}
+    verdicts = [*combinatorial.statements(recorded)]
+    assert all("(2 of 2 seeds, T = 12, " in verdict.evidence for verdict in verdicts)
+    return {verdict.text.partition(":")[0]: verdict.verdict for verdict in verdicts}
 
 
 def test_verdicts_of_a_run(tmp_path: Path) -> None:
@@ -156,18 +157,20 @@ def test_verdicts_of_a_run(tmp_path: Path) -> None:
         "Lemma 3": "holds",
         "Theorem 1, eq. 26": "holds",
     }
-    texts = [each.text for each in judge_statements(recorded.run)]
-    assert [each.text for each in combinatorial.statements(recorded)] == texts
+    texts = [verdict.text for verdict in judge_statements(recorded.run)]
+    assert [verdict.text for verdict in combinatorial.statements(recorded)] == texts
 
 
-def test_what_lemma_2_says_nothing_of(tmp_path: Path) -> None:
+def test_runs_outside_lemma_2_are_not_judged(tmp_path: Path) -> None:
     """Another kernel, or no process at all: neither eq. 6 nor Lemma 2 is judged."""
     other = run_of(
         tmp_path / "other", {"oclok-ucb": {}}, {**PROBLEM, "lengthscale": 0.5}
     )
     assert not {"Eq. 6", "Lemma 2"} & set(items(other))
     lemma_3 = next(
-        each for each in combinatorial.statements(other) if "Lemma 3" in each.text
+        verdict
+        for verdict in combinatorial.statements(other)
+        if "Lemma 3" in verdict.text
     )
     assert (
         "but Lemma 2 does not apply: the learner's kernel is not that of f"
@@ -179,7 +182,7 @@ def test_what_lemma_2_says_nothing_of(tmp_path: Path) -> None:
     )
 
 
-def test_a_random_oracle_leaves_lemma_1_alone(tmp_path: Path) -> None:
+def test_random_oracle_does_not_affect_lemma_1(tmp_path: Path) -> None:
     films = {**FILMS, "oracle": "tim"}
     assert set(items(run_of(tmp_path / "run", {"oclok-ucb": {}}, films))) == {"Lemma 1"}
     four = {**FILMS, "k": 4, "films": 12}  # whose optimum is not searched for
@@ -206,7 +209,7 @@ def test_late_feedback_is_not_replayed(tmp_path: Path) -> None:
     assert not [*combinatorial.statements(recorded)]
 
 
-def test_a_run_that_chose_nothing(tmp_path: Path) -> None:
+def test_run_without_choices(tmp_path: Path) -> None:
     recorded = run_of(tmp_path / "run", {"oclok-ucb": {}}, FILMS)
     for cell in (tmp_path / "run" / "cells").iterdir():
         arrays = dict(np.load(cell))
@@ -219,9 +222,9 @@ def test_one_policy_for_every_delta(tmp_path: Path) -> None:
     bold = {"policy": "oclok-ucb", "delta": 0.5}
     recorded = run_of(tmp_path / "run", {"oclok-ucb": {}, "twin": twin, "bold": bold})
     about = [
-        each.text
-        for each in combinatorial.statements(recorded)
-        if each.text.startswith("Lemma 2")
+        verdict.text
+        for verdict in combinatorial.statements(recorded)
+        if verdict.text.startswith("Lemma 2")
     ]
     assert len(about) == 2
     assert "1 − δ = 0.95" in about[0]
@@ -240,7 +243,7 @@ def test_words_of_probabilities() -> None:
     assert failure_tails(3, 5, 0.05).word() == "does not hold"
 
 
-def made_up(**changes: Any) -> Replay:
+def example_replay(**changes: Any) -> Replay:
     sound = Replay(0.5, 1000, 0, np.array([0.13, 0.05, 0.01, 0.003]), 12, 0.4, 0.2)
     return sound._replace(**changes)
 
@@ -255,26 +258,26 @@ def made_up(**changes: Any) -> Replay:
         ({"beyond": np.array([0.7, 0.3, 0.1, 0.03])}, "Eq. 6"),
     ],
 )
-def test_what_fails_is_seen(changes: dict[str, Any], item: str) -> None:
+def test_violations_are_detected(changes: dict[str, Any], item: str) -> None:
     """One seed is enough where a statement is sure; a share above eq. 6's limit in every seed."""
     count = 90
-    wrong = made_up(**changes)
+    wrong = example_replay(**changes)
     everywhere = item in ("Lemma 2", "Eq. 6")
-    replays = [wrong] * count if everywhere else [*[made_up()] * (count - 1), wrong]
+    replays = (
+        [wrong] * count if everywhere else [*[example_replay()] * (count - 1), wrong]
+    )
     words = {
         verdict.text.partition(":")[0]: verdict.verdict
-        for verdict in combinatorial._verdicts(replays, 0.05, "", has_promise=True)
+        for verdict in verdicts(replays, 0.05, "", has_promise=True)
     }
     assert words.pop(item) == "does not hold"
     assert set(words.values()) <= {"holds"}
 
 
-def test_nothing_is_said_of_lemma_3_without_such_a_round() -> None:
-    never = made_up(outside=40, rounds_inside=0, gap_share=-math.inf)
-    found = [
-        *combinatorial._verdicts([never] * 5, 0.05, "f is another", has_promise=True)
-    ]
-    assert [verdict.text.partition(":")[0] for verdict in found] == ["Lemma 1"]
+def test_lemma_3_is_not_judged_without_a_qualifying_round() -> None:
+    never = example_replay(outside=40, rounds_inside=0, gap_share=-math.inf)
+    judged = [*verdicts([never] * 5, 0.05, "f is another", has_promise=True)]
+    assert [verdict.text.partition(":")[0] for verdict in judged] == ["Lemma 1"]
 
 
 class Steep(Sum):
@@ -337,9 +340,9 @@ def test_lemma_3_is_about_the_promise_and_rounds_of_any_size(tmp_path: Path) -> 
             allowed = 2.0 * schedule.width(step, float) * std.sum()
             gap = max(gap, (0.75 * optimum - value) / allowed)
             X = np.vstack([X, now])
-        found = replay(recorded, "random", seed, 0, world, schedule)
-        assert found.rounds_inside == ROUNDS
-        assert found.gap_share == pytest.approx(gap, rel=1e-4)
+        replayed = replay(recorded, "random", seed, 0, world, schedule)
+        assert replayed.rounds_inside == ROUNDS
+        assert replayed.gap_share == pytest.approx(gap, rel=1e-4)
         gaps.append(gap)
     assert min(gaps) > 0.0
     assert len(sizes) > 1
@@ -373,7 +376,7 @@ def test_the_bound_over_arrivals(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", [{"lengthscale": 0.5}, {"squared": False}])
-def test_another_kernel_and_steps_are_told(
+def test_other_kernels_and_steps_are_reported(
     other: dict[str, Any], tmp_path: Path
 ) -> None:
     policies = {"stepwise": {"policy": "oclok-ucb", "stepwise": True}}
@@ -432,8 +435,8 @@ def test_gamma_is_found_among_arrivals_up_to_a_limit(
 
 
 @pytest.mark.parametrize("problem", ["channels", "crowdsourcing"])
-def test_other_truths_are_told(problem: str, tmp_path: Path) -> None:
-    given: dict[str, Any] = {
+def test_other_truths_are_reported(problem: str, tmp_path: Path) -> None:
+    problem_spec: dict[str, Any] = {
         "channels": {"name": "channels", "channels": 2, "users": 4},
         "crowdsourcing": {
             "name": "crowdsourcing",
@@ -442,7 +445,7 @@ def test_other_truths_are_told(problem: str, tmp_path: Path) -> None:
             "k": 2,
         },
     }[problem]
-    recorded = run_of(tmp_path / "run", {"oclok-ucb": {}}, given)
+    recorded = run_of(tmp_path / "run", {"oclok-ucb": {}}, problem_spec)
     bound = regret_bounds(recorded.run).drawn["oclok-ucb"]
     assert (
         "f drawn from the learner's Gaussian process (here it is not)" in bound.assumes

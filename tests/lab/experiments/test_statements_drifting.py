@@ -1,4 +1,4 @@
-"""What the drift paper proves, judged on runs: verdicts follow what the run recorded."""
+"""Statements of the drift paper, judged on recorded runs."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ def replayable(
     seeds: int = 2,
     **more: Any,
 ) -> RecordedRun:
-    given = {
+    spec = {
         "id": "mine",
         "rounds": rounds,
         "seeds": seeds,
         "problem": problem,
         "policies": policies,
     }
-    execute(Plan.make(Experiment.from_mapping({**given, **more}, "here"), out=out))
+    execute(Plan.make(Experiment.from_mapping({**spec, **more}, "here"), out=out))
     return RecordedRun.from_run(Run.load(out))
 
 
-def found_by(recorded: RecordedRun, beginning: str) -> list[Verdict]:
+def verdicts_about(recorded: RecordedRun, beginning: str) -> list[Verdict]:
     return [
-        each
-        for each in drifting.statements(recorded)
-        if each.text.startswith(beginning)
+        verdict
+        for verdict in drifting.statements(recorded)
+        if verdict.text.startswith(beginning)
     ]
 
 
@@ -94,7 +94,7 @@ def test_the_lower_bound_is_compared_with_the_least_regret_after_round_1(
     swept: RecordedRun,
 ) -> None:
     run = swept.run
-    for index, verdict in enumerate(found_by(swept, "Theorem 4.1")):
+    for index, verdict in enumerate(verdicts_about(swept, "Theorem 4.1")):
         world = swept.world(0, index)
         assert isinstance(world, DriftingFunction)
         inside = 0
@@ -123,16 +123,16 @@ def test_the_lower_bound_is_compared_with_the_least_regret_after_round_1(
         )
 
 
-def test_a_regret_below_the_bound_is_found(
+def test_regret_below_the_bound_is_detected(
     swept: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     genuine = drift_regret.regret_lower_bound
 
-    def too_high(*given: Any, **options: Any) -> Any:
-        return genuine(*given, **options)._replace(per_round=5.0)
+    def too_high(*arguments: Any, **options: Any) -> Any:
+        return genuine(*arguments, **options)._replace(per_round=5.0)
 
     monkeypatch.setattr(drift_regret, "regret_lower_bound", too_high)
-    assert {each.verdict for each in found_by(swept, "Theorem 4.1")} == {
+    assert {verdict.verdict for verdict in verdicts_about(swept, "Theorem 4.1")} == {
         "does not hold"
     }
 
@@ -141,14 +141,14 @@ def test_a_bound_of_zero_is_not_judged(tmp_path: Path) -> None:
     """With so long a lengthscale and ε = 0.9, the step of the proof is longer than the margin."""
     problem = {**DRIFT, "lengthscale": 5.0, "epsilon": 0.9}
     recorded = replayable(tmp_path, {"random": {}}, problem, rounds=4)
-    assert found_by(recorded, "Theorem 4.1") == []
+    assert verdicts_about(recorded, "Theorem 4.1") == []
 
 
 def test_kernels_without_constants_have_no_lower_bound(tmp_path: Path) -> None:
     problem = {**DRIFT, "kernel": "matern", "nu": 1.5}
     recorded = replayable(tmp_path, {"random": {}, "tv-gp-ucb": {}}, problem, rounds=4)
-    assert found_by(recorded, "Theorem 4.1") == []
-    assert found_by(recorded, "Corollary 4.1") == []  # it needs ν > 2
+    assert verdicts_about(recorded, "Theorem 4.1") == []
+    assert verdicts_about(recorded, "Corollary 4.1") == []  # it needs ν > 2
 
 
 # --- Corollary 4.1 --------------------------------------------------------------------------
@@ -175,11 +175,11 @@ def with_totals(
 def test_growth_with_time_is_compared_with_the_order(
     power: float, word: str, swept: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """1.0 is below the order's exponent, but by so little that six seeds cannot tell."""
+    """1.0 is below the order's exponent, but by too little for six seeds to decide."""
     with_totals(swept, lambda index: np.arange(1.0, 41.0) ** power, monkeypatch)
-    verdicts = found_by(swept, "Corollary 4.1: with T")
-    assert {each.verdict for each in verdicts} == {word}
-    assert all(f"p = {power:g}" in each.evidence for each in verdicts)
+    verdicts = verdicts_about(swept, "Corollary 4.1: with T")
+    assert {verdict.verdict for verdict in verdicts} == {word}
+    assert all(f"p = {power:g}" in verdict.evidence for verdict in verdicts)
 
 
 @pytest.mark.parametrize(("power", "word"), [(0.9, "holds"), (-0.6, "does not hold")])
@@ -190,32 +190,32 @@ def test_growth_with_drift_is_compared_with_the_order(
     with_totals(
         swept, lambda index: drifts[index] ** power * np.arange(1.0, 41.0), monkeypatch
     )
-    verdicts = found_by(swept, "Corollary 4.1: with ε")
-    assert [each.verdict for each in verdicts] == [word, word]
+    verdicts = verdicts_about(swept, "Corollary 4.1: with ε")
+    assert [verdict.verdict for verdict in verdicts] == [word, word]
     shown = "q = " + f"{power:g}".replace("-", "−")
-    assert all(shown in each.evidence for each in verdicts)
+    assert all(shown in verdict.evidence for verdict in verdicts)
     # max(√T, T ε^{1/6}) and ε^{1/8}: at ε = 0.001 √40 = 6.3 is below 40 · 0.316
     assert "the order has q = 0.167" in verdicts[0].evidence
     assert "the order has q = 0.125" in verdicts[1].evidence
 
 
-def test_policies_that_the_corollary_is_not_about_are_left_out(tmp_path: Path) -> None:
+def test_policies_outside_the_corollary_are_skipped(tmp_path: Path) -> None:
     policies = {
         "static": {"policy": "tv-gp-ucb", "epsilon": 0.0},
         "short": {"policy": "r-gp-ucb", "block": 4},
         "misled": {"policy": "r-gp-ucb", "epsilon": 0.5},
     }
     recorded = replayable(tmp_path, policies, {**DRIFT, "epsilon": 0.05}, rounds=12)
-    assert found_by(recorded, "Corollary 4.1") == []
-    assert found_by(recorded, "Eq. 29") == []
-    assert found_by(recorded, "Section 4.2") == []
-    assert len(found_by(recorded, "Lemma D.1")) == 2  # it holds for any N
+    assert verdicts_about(recorded, "Corollary 4.1") == []
+    assert verdicts_about(recorded, "Eq. 29") == []
+    assert verdicts_about(recorded, "Section 4.2") == []
+    assert len(verdicts_about(recorded, "Lemma D.1")) == 2  # it holds for any N
 
 
 # --- eq. 29 ---------------------------------------------------------------------------------
 
 
-def test_errors_are_those_of_whole_matrices(tmp_path: Path) -> None:
+def test_errors_match_dense_matrices(tmp_path: Path) -> None:
     epsilon, rounds = 0.1, 10
     problem = {**DRIFT, "epsilon": epsilon}
     recorded = replayable(tmp_path, {"tv-gp-ucb": {}}, problem, rounds=rounds, seeds=5)
@@ -247,7 +247,7 @@ def test_errors_are_those_of_whole_matrices(tmp_path: Path) -> None:
             )
             rows.append(int(chosen))
             y.append(float((truth + world.noise(offer, streams.at(step)))[chosen]))
-    (verdict,) = found_by(recorded, "Eq. 29")
+    (verdict,) = verdicts_about(recorded, "Eq. 29")
     assert f"the largest error is {largest:.3g} of the width" in verdict.evidence
     assert verdict.verdict == "holds"
     assert "in 0 of 5 replayed seeds" in verdict.evidence
@@ -305,7 +305,7 @@ def test_theorem_4_3_with_its_own_widths(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["r-gp-ucb", "random"])
-def test_lemma_d_1_by_whole_matrices(policy: str, tmp_path: Path) -> None:
+def test_lemma_d_1_matches_dense_matrices(policy: str, tmp_path: Path) -> None:
     """It is about any choices; with so much noise it is not far from what happens."""
     options: dict[str, Any] = {"side": 4, "epsilon": 0.05, "noise_std": 1.5}
     problem = {"name": "drifting-function", **options}
@@ -352,10 +352,10 @@ def test_lemma_d_1_by_whole_matrices(policy: str, tmp_path: Path) -> None:
             y.append(
                 (world.means(offer) + world.noise(offer, streams.at(step)))[chosen]
             )
-        found = mismatch_used(recorded, policy, seed, 0, N)
-        assert list(found) == pytest.approx(shares, rel=1e-6)
-        assert 0.0 < found.mean <= 1.0
-        assert 0.0 < found.std <= 1.0
+        computed = mismatch_used(recorded, policy, seed, 0, N)
+        assert list(computed) == pytest.approx(shares, rel=1e-6)
+        assert 0.0 < computed.mean <= 1.0
+        assert 0.0 < computed.std <= 1.0
 
 
 def test_lemma_d_1_is_about_functions_that_drift(tmp_path: Path) -> None:
@@ -367,22 +367,24 @@ def test_lemma_d_1_is_about_functions_that_drift(tmp_path: Path) -> None:
     assert list(drifting.statements(recorded)) == []
 
 
-def test_more_than_the_lemma_allows_is_found(
+def test_violations_of_lemma_d_1_are_detected(
     swept: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = found_by(swept, "Lemma D.1")
-    assert {each.verdict for each in found} == {"holds"}
+    verdicts = verdicts_about(swept, "Lemma D.1")
+    assert {verdict.verdict for verdict in verdicts} == {"holds"}
     assert all(
-        "can contradict that part" in each.evidence for each in found
+        "can contradict that part" in verdict.evidence for verdict in verdicts
     )  # σ² is 0.01
     genuine = drift_posteriors.mismatch_bounds
 
-    def too_low(*given: Any) -> Any:
-        allowed = genuine(*given)
+    def too_low(*arguments: Any) -> Any:
+        allowed = genuine(*arguments)
         return allowed._replace(std=1e-9 * allowed.std)
 
     monkeypatch.setattr(drift_posteriors, "mismatch_bounds", too_low)
-    assert {each.verdict for each in found_by(swept, "Lemma D.1")} == {"does not hold"}
+    assert {verdict.verdict for verdict in verdicts_about(swept, "Lemma D.1")} == {
+        "does not hold"
+    }
 
 
 # --- N and smoothness -----------------------------------------------------------------------
@@ -393,23 +395,23 @@ def test_blocks_get_shorter_for_smoother_functions(tmp_path: Path) -> None:
     recorded = replayable(
         tmp_path, {"r-gp-ucb": {}}, {**DRIFT, "epsilon": 0.03}, rounds=200, seeds=1
     )
-    (verdict,) = found_by(recorded, "Section 4.2: N increases")
+    (verdict,) = verdicts_about(recorded, "Section 4.2: N increases")
     assert verdict.verdict == "does not hold"
     model = recorded.world(0).model
     rough = 24.0 * 0.03 ** (-1.0 / (4.0 - 6.0 / 11.0))
     middle = 24.0 * 0.03 ** (-1.0 / (4.0 - 6.0 / 15.0))
     smooth = 12.0 * 0.03**-0.25
-    lengths = [math.ceil(each) for each in (rough, middle, smooth)]
+    lengths = [math.ceil(length) for length in (rough, middle, smooth)]
     assert lengths[2] == block_length(model, 0.03)
     assert f"{lengths[0]}, {lengths[1]}, {lengths[2]} for ε = 0.03" in verdict.evidence
     assert rough / 24.0 > middle / 24.0 > smooth / 12.0  # without the constants, too
 
 
-def test_short_runs_cannot_tell(tmp_path: Path) -> None:
+def test_short_runs_are_inconclusive(tmp_path: Path) -> None:
     recorded = replayable(
         tmp_path, {"r-gp-ucb": {}}, {**DRIFT, "epsilon": 0.03}, rounds=5
     )
-    (verdict,) = found_by(recorded, "Section 4.2: N increases")
+    (verdict,) = verdicts_about(recorded, "Section 4.2: N increases")
     assert verdict.verdict == "undecided"  # every N is T
 
 
@@ -441,7 +443,9 @@ def test_recovery_is_regret_after_less_regret_before(tmp_path: Path) -> None:
     }
     problem = {"name": "traffic-series", "source": "synthetic"}
     recorded = replayable(tmp_path, policies, problem, rounds=60, seeds=4)
-    (verdict,) = found_by(recorded, "Section 5.2: tv-gp-ucb recovers more quickly")
+    (verdict,) = verdicts_about(
+        recorded, "Section 5.2: tv-gp-ucb recovers more quickly"
+    )
     changes = sudden_changes(recorded.world(0).readings[:60])  # type: ignore[attr-defined]
     rises = {}
     for policy in ("tv-gp-ucb", "static"):
@@ -483,11 +487,11 @@ def test_the_quicker_policy_is_found(
 
     monkeypatch.setattr(Run, "cumulative", cumulative)
     monkeypatch.setattr(Run, "shared_data", lambda self, index: 0.0)
-    (verdict,) = found_by(recorded, "Section 5.2")
+    (verdict,) = verdicts_about(recorded, "Section 5.2")
     assert verdict.verdict == word
 
 
-def test_late_feedback_is_not_the_papers(tmp_path: Path) -> None:
+def test_late_feedback_is_not_judged(tmp_path: Path) -> None:
     recorded = replayable(
         tmp_path,
         {"tv-gp-ucb": {}},

@@ -1,4 +1,4 @@
-"""What On Kernelized Multi-armed Bandits (2017) proves, judged on small runs."""
+"""Statements of On Kernelized Multi-armed Bandits (2017), judged on small runs."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ from superarm.lab.experiments import Experiment, Plan, execute
 from superarm.lab.experiments.claims import Verdict
 from superarm.lab.experiments.statements import RecordedRun, judge_statements
 from superarm.lab.experiments.statements import kernelized as module
+from superarm.lab.experiments.statements.kernelized_cells import (
+    UsedShares,
+    judge_probable,
+)
+from superarm.lab.experiments.statements.kernelized_choices import share_of_noise
+from superarm.lab.experiments.statements.kernelized_replay import Replay, replay_cell
 from superarm.lab.problems.finite import FiniteProblem
 from superarm.lab.results.formats import significant
 from superarm.lab.simulation import Run
@@ -27,14 +33,14 @@ CERTIFIED = {"igp-ucb": {"gain": "greedy"}, "gp-ts": {"gain": "greedy"}}
 
 
 def recorded_run(out: Path, problem: dict[str, Any], **changes: Any) -> RecordedRun:
-    given = {
+    spec = {
         "id": "mine",
         "rounds": 25,
         "seeds": 3,
         "problem": problem,
         "policies": CERTIFIED,
     }
-    execute(Plan.make(Experiment.from_mapping({**given, **changes}, "here"), out=out))
+    execute(Plan.make(Experiment.from_mapping({**spec, **changes}, "here"), out=out))
     return RecordedRun.from_run(Run.load(out))
 
 
@@ -70,20 +76,20 @@ def test_every_statement_about_functions_of_the_space(certified: RecordedRun) ->
     ],
     ids=str,
 )
-def test_theorem_4_is_about_algorithm_2_alone(
+def test_theorem_4_applies_only_to_algorithm_2(
     options: dict[str, Any], tmp_path: Path
 ) -> None:
     policies = {"gp-ts": {"gain": "greedy", **options}}
-    found = recorded_run(tmp_path / "a", THEORY, policies=policies, seeds=1)
-    assert items(list(module.statements(found)))[-1] == "Lemma 6"
+    run = recorded_run(tmp_path / "a", THEORY, policies=policies, seeds=1)
+    assert items(list(module.statements(run)))[-1] == "Lemma 6"
 
 
 def test_bands_are_judged_at_their_own_delta(certified: RecordedRun) -> None:
-    found = {
+    by_item = {
         verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
     }
-    assert "a share δ = 0.1 of all runs" in found["Theorem 2"].evidence
-    assert "a share δ = 0.05 of all runs" in found["Lemma 6"].evidence  # δ/2
+    assert "a share δ = 0.1 of all runs" in by_item["Theorem 2"].evidence
+    assert "a share δ = 0.05 of all runs" in by_item["Lemma 6"].evidence  # δ/2
 
 
 def test_the_regret_of_a_round_is_compared_with_twice_its_width(
@@ -91,7 +97,7 @@ def test_the_regret_of_a_round_is_compared_with_twice_its_width(
 ) -> None:
     shares = []
     for seed, total in enumerate(certified.run.cumulative("igp-ucb", 0)):
-        replay = module._replayed(certified, "igp-ucb", seed, 0)
+        replay = replay_cell(certified, "igp-ucb", seed, 0)
         model = replay.world.model
         assert model.norm_bound is not None
         assert model.noise_bound is not None
@@ -104,10 +110,10 @@ def test_the_regret_of_a_round_is_compared_with_twice_its_width(
         shares.append(
             float(np.max(np.diff(total, prepend=0.0) / (2.0 * beta * replay.stds)))
         )
-    found = {
+    by_item = {
         verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
     }
-    evidence = found["Theorem 3, appendix D"].evidence
+    evidence = by_item["Theorem 3, appendix D"].evidence
     assert evidence.startswith(
         f"at most {significant(max(shares))} of what is allowed (igp-ucb, seed "
     )
@@ -115,13 +121,13 @@ def test_the_regret_of_a_round_is_compared_with_twice_its_width(
 
 def test_a_replay_equals_the_slow_computation(certified: RecordedRun) -> None:
     """Posterior, norm and band from matrices of all rounds, as eqs. 2–4, 6 and 10 have them."""
-    replay = module._replayed(certified, "gp-ts", 1, 0)
+    replay = replay_cell(certified, "gp-ts", 1, 0)
     world = certified.world(1)
     assert isinstance(world, FiniteProblem)
     K, lam = world.model.kernel(world.arms.features), 1.0 + 2.0 / 25
     rounds = list(certified.rounds("gp-ts", 1))
-    played = np.array([each.positions[0] for each in rounds])
-    rewards = np.array([each.rewards[0] for each in rounds])
+    played = np.array([played_round.positions[0] for played_round in rounds])
+    rewards = np.array([played_round.rewards[0] for played_round in rounds])
     np.testing.assert_array_equal(replay.positions, played)
     for t in (0, 1, 7, 24):
         past = played[:t]
@@ -132,28 +138,25 @@ def test_a_replay_equals_the_slow_computation(certified: RecordedRun) -> None:
         assert replay.band[t] == pytest.approx((errors / stds).max(), rel=1e-8)
         now = played[: t + 1]
         gram, noise = K[np.ix_(now, now)], rewards[: t + 1] - world.truth[now]
-        norm = theory.self_normalised_norm(noise, gram, 2.0 / 25)
-        assert replay.norms[t] == pytest.approx(norm**2, rel=1e-7)
+        squared_norm = noise @ noise - noise @ np.linalg.solve(
+            gram + lam * np.eye(t + 1), noise
+        )
+        assert replay.norms[t] == pytest.approx(squared_norm, rel=1e-7)
         gained = information.information_gain(
             world.model.kernel, world.arms.features[now], lam
         )
         assert replay.gained[t + 1] == pytest.approx(gained, rel=1e-9)
     delta = 0.1
-    shares = [
-        theory.self_normalised_norm(
-            (rewards - world.truth[played])[:t], K[np.ix_(*[played[:t]] * 2)], 0.08
-        )
-        / theory.self_normalised_bound(
-            K[np.ix_(*[played[:t]] * 2)], 0.08, world.noise_std, delta
-        )
-        for t in range(1, 26)
-    ]
-    assert module._share_of_noise(replay, delta) == pytest.approx(
-        max(shares) ** 2, rel=1e-7
-    )
+    shares = []
+    for t in range(1, 26):
+        gram = K[np.ix_(played[:t], played[:t])]
+        _, log_determinant = np.linalg.slogdet(gram + lam * np.eye(t))
+        bound = theory.self_normalised_bound(log_determinant, world.noise_std, delta)
+        shares.append(replay.norms[t - 1] / bound)
+    assert share_of_noise(replay, delta) == pytest.approx(max(shares), rel=1e-7)
 
 
-SLIPS: dict[str, Callable[[module._Replay], module._Replay]] = {
+SLIPS: dict[str, Callable[[Replay], Replay]] = {
     "Eqs. 10, 11": lambda replay: replay._replace(gained=1.01 * replay.gained),
     "Lemma 3": lambda replay: replay._replace(gained=9.0 * replay.gained),
     "Lemma 4": lambda replay: replay._replace(stds=3.0 * replay.stds),
@@ -162,35 +165,37 @@ SLIPS: dict[str, Callable[[module._Replay], module._Replay]] = {
 
 
 @pytest.mark.parametrize("item", SLIPS)
-def test_a_slip_would_show(
+def test_deliberate_errors_are_detected(
     item: str, certified: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true = module._replayed
-    monkeypatch.setattr(module, "_replayed", lambda *given: SLIPS[item](true(*given)))
-    found = {
+    true = replay_cell
+    monkeypatch.setattr(
+        module, "replay_cell", lambda *arguments: SLIPS[item](true(*arguments))
+    )
+    by_item = {
         verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
     }
-    assert found[item].verdict == "does not hold"
+    assert by_item[item].verdict == "does not hold"
 
 
-def test_a_band_that_is_left_in_too_many_seeds_does_not_hold(
+def test_band_exceeded_in_too_many_seeds_does_not_hold(
     certified: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three of three seeds at δ = 0.1: one in a thousand."""
-    true = module._replayed
+    true = replay_cell
 
-    def far_off(*given: Any) -> module._Replay:
-        replay = true(*given)
+    def far_off(*arguments: Any) -> Replay:
+        replay = true(*arguments)
         return replay._replace(band=9.0 * replay.band)
 
-    monkeypatch.setattr(module, "_replayed", far_off)
-    found = {
+    monkeypatch.setattr(module, "replay_cell", far_off)
+    by_item = {
         verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
     }
-    assert found["Theorem 2"].verdict == "does not hold"
-    assert "it fails in 3 of 3 seeds" in found["Theorem 2"].evidence
+    assert by_item["Theorem 2"].verdict == "does not hold"
+    assert "it fails in 3 of 3 seeds" in by_item["Theorem 2"].evidence
     assert (
-        "so many failures would have probability 0.001" in found["Theorem 2"].evidence
+        "so many failures would have probability 0.001" in by_item["Theorem 2"].evidence
     )
 
 
@@ -209,9 +214,9 @@ def test_exact_binomial_tails_decide(
     failed: int, seeds: int, delta: float, word: str
 ) -> None:
     shares = (1.5,) * failed + (0.5,) * (seeds - failed)
-    found = module._with_probability(
+    result = judge_probable(
         "Theorem 2: …",
-        module._Used("one", tuple(range(seeds)), shares),
+        UsedShares("one", tuple(range(seeds)), shares),
         delta,
         f"{seeds} seeds",
     )
@@ -223,8 +228,8 @@ def test_exact_binomial_tails_decide(
     expected = (
         "holds" if so_few < 0.01 else "does not hold" if so_many < 0.01 else "undecided"
     )
-    assert found.verdict == expected == word
-    assert ("too few seeds to decide" in found.evidence) == (
+    assert result.verdict == expected == word
+    assert ("too few seeds to decide" in result.evidence) == (
         word == "undecided" and not failed
     )
 
@@ -233,8 +238,8 @@ def test_theorems_1_and_2_do_not_need_the_learners_lambda(tmp_path: Path) -> Non
     recorded = recorded_run(
         tmp_path / "a", {"name": "rkhs-function", "arms": 15}, policies={"igp-ucb": {}}
     )
-    found = items(list(module.statements(recorded)))
-    assert found == ["Eqs. 10, 11", "Lemma 3", "Theorem 1", "Lemma 4", "Theorem 2"]
+    judged = items(list(module.statements(recorded)))
+    assert judged == ["Eqs. 10, 11", "Lemma 3", "Theorem 1", "Lemma 4", "Theorem 2"]
 
 
 @pytest.mark.parametrize(
@@ -304,7 +309,7 @@ def test_settings_are_judged_one_by_one_and_long_runs_in_part(
         (np.zeros((25, 0), dtype=int), "round 1 must choose 1 arm, got 0"),
     ],
 )
-def test_choices_that_cannot_be_are_blamed_on_their_cell(
+def test_impossible_choices_name_their_cell(
     certified: RecordedRun, tmp_path: Path, choices: Any, words: str
 ) -> None:
     shutil.copytree(certified.run.directory, tmp_path / "a")

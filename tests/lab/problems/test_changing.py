@@ -26,9 +26,9 @@ from superarm.oracles import TIM, CallableOracle, GreedyCoverage, Matching
 from superarm.rewards import Coverage
 
 
-def codependency(**given: Any) -> Codependency:
+def codependency(**changes: Any) -> Codependency:
     options: dict[str, Any] = {"seed": 1, "horizon": 20, "pool": 400, "arrivals": 20}
-    return Codependency(**{**options, **given})
+    return Codependency(**{**options, **changes})
 
 
 # --- joint draws ---------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def test_points_may_be_fewer_than_features() -> None:
     kernel = SquaredExponential(lengthscale=0.7)
     drawn = draws_of(kernel, points)
     root = np.array([drawn(unit) for unit in np.eye(len(points))])
-    # Up to 1e-14 of the largest eigenvalue is left out, and rounding adds about as much.
+    # Up to 1e-14 of the largest eigenvalue is truncated, and rounding adds about as much.
     tolerance = 2e-14 * np.trace(kernel(points))
     np.testing.assert_allclose(root.T @ root, kernel(points), rtol=0.0, atol=tolerance)
 
@@ -74,23 +74,27 @@ def test_draws_do_not_depend_on_how_features_are_rounded(
     np.testing.assert_allclose(root, root.T, rtol=0.0, atol=1e-12)
     features = Kernel.features
 
-    def rounded_otherwise(self: Kernel, *given: Any, **more: Any) -> FeatureMap | None:
-        found = features(self, *given, **more)
-        assert found is not None
-        kept = np.delete(np.arange(found.rank), found.suprema.argmin())[::-1]
-        signs = np.where(kept % 2, 1.0, -1.0)[:, None]
-        evaluate = found.evaluate
+    def rounded_otherwise(
+        self: Kernel, *arguments: Any, **more: Any
+    ) -> FeatureMap | None:
+        feature_map = features(self, *arguments, **more)
+        assert feature_map is not None
+        order = np.delete(np.arange(feature_map.rank), feature_map.suprema.argmin())[
+            ::-1
+        ]
+        signs = np.where(order % 2, 1.0, -1.0)[:, None]
+        evaluate = feature_map.evaluate
         return dataclasses.replace(
-            found,
-            suprema=found.suprema[kept],
-            evaluate=lambda columns: signs * evaluate(columns)[kept],
+            feature_map,
+            suprema=feature_map.suprema[order],
+            evaluate=lambda columns: signs * evaluate(columns)[order],
         )
 
     monkeypatch.setattr(Kernel, "features", rounded_otherwise)
-    again = draws_of(kernel, points)(normals)
+    other_draws = draws_of(kernel, points)(normals)
     # Entries of A differ by at most the tolerance of features, and so its root by √(n · tolerance).
     limit = np.sqrt(300 * 1e-13) * np.linalg.norm(normals)
-    np.testing.assert_allclose(again, drawn(normals), rtol=0.0, atol=limit)
+    np.testing.assert_allclose(other_draws, drawn(normals), rtol=0.0, atol=limit)
 
 
 @pytest.mark.parametrize(("squared", "power"), [(True, 2), (False, 1)])
@@ -162,7 +166,7 @@ def test_value_and_best_by_hand() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
         ({"pool": 30}, "up to 43 different arms"),
         ({"lengthscale": 0.0}, "lengthscale"),
@@ -176,9 +180,9 @@ def test_value_and_best_by_hand() -> None:
         ),
     ],
 )
-def test_bad_parameters(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(InputError, match=told):
-        codependency(**given)
+def test_bad_parameters(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        codependency(**options)
 
 
 # --- channels ------------------------------------------------------------------------------
@@ -220,7 +224,7 @@ def test_no_channel_serves_two_users() -> None:
 # --- films ---------------------------------------------------------------------------------
 
 
-def movies(**given: Any) -> Movies:
+def movies(**changes: Any) -> Movies:
     options: dict[str, Any] = {
         "seed": 1,
         "horizon": 5,
@@ -228,23 +232,23 @@ def movies(**given: Any) -> Movies:
         "films": 12,
         "viewers": 30,
     }
-    return Movies(**{**options, **given})
+    return Movies(**{**options, **changes})
 
 
 def test_contexts_by_hand() -> None:
-    """Two viewers: one gave film 0 five stars and film 1 two, the other saw film 1 alone."""
+    """Two viewers: one gave film 0 five stars and film 1 two, the other saw only film 1."""
     from superarm.lab.datasets import Ratings
 
     genres = np.array([[True, False, True], [False, True, True]])
     ratings = Ratings(
         np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([5.0, 2.0, 4.0]), genres
     )
-    found = _catalogue_of(ratings, 1, 0.5, "by hand", "ever")
+    catalogue = _catalogue_of(ratings, 1, 0.5, "by hand", "ever")
     taste = np.array([5.0, 2.0, 7.0]) / 7.0
-    np.testing.assert_array_equal(found.films, [0, 1, 3])
-    np.testing.assert_array_equal(found.viewer, [0, 0, 1])
+    np.testing.assert_array_equal(catalogue.films, [0, 1, 3])
+    np.testing.assert_array_equal(catalogue.viewer, [0, 0, 1])
     np.testing.assert_allclose(
-        found.context,
+        catalogue.context,
         [(taste[0] + taste[2]) / 10, (taste[1] + taste[2]) / 10, 2.0 / 10],
     )
     assert (
@@ -256,7 +260,7 @@ def test_contexts_by_hand() -> None:
     loved = _catalogue_of(ratings, 1, 3.0, "by hand", "ever")
     np.testing.assert_array_equal(loved.films, [0, 1, 2])
     np.testing.assert_array_equal(loved.viewer, [0, 1])
-    np.testing.assert_array_equal(loved.context, found.context[[0, 2]])
+    np.testing.assert_array_equal(loved.context, catalogue.context[[0, 2]])
     with pytest.raises(
         InputError, match="no rating has 5 stars or more; lower least_stars"
     ):
@@ -322,9 +326,9 @@ def test_the_optimum_is_the_best_of_all_sets(k: int) -> None:
         reached(films) for films in combinations(np.unique(pairs.left).tolist(), k)
     )
     assert best_coverage(means, offer, k) == pytest.approx(best)
-    found = world.best(offer)
-    assert found.optimum == pytest.approx(best)
-    assert found.value <= best + 1e-9
+    optimum = world.best(offer)
+    assert optimum.optimum == pytest.approx(best)
+    assert optimum.value <= best + 1e-9
     assert best_coverage(means, offer, 4) is None
 
 
@@ -337,7 +341,7 @@ def test_either_oracle() -> None:
         movies(films=9000)
 
 
-def test_rounds_that_hardly_come_about_are_refused() -> None:
+def test_nearly_impossible_rounds_are_rejected() -> None:
     with pytest.raises(
         InputError,
         match="never did more than k = 70 films have a viewer; raise viewers",
@@ -351,7 +355,7 @@ def test_rounds_that_hardly_come_about_are_refused() -> None:
 
 @pytest.mark.parametrize("make", [codependency, movies, Channels])
 def test_numbers_of_numpy_become_plain(make: Any) -> None:
-    given = {
+    parameters = {
         "arrivals": 20,
         "films": 12,
         "users": 20,
@@ -361,7 +365,7 @@ def test_numbers_of_numpy_become_plain(make: Any) -> None:
         "pool": 300,
     }
     fields = getattr(make, "__dataclass_fields__", None) or make().__dataclass_fields__
-    known = {name: np.int64(given[name]) for name in given if name in fields}
+    known = {name: np.int64(parameters[name]) for name in parameters if name in fields}
     world = make(seed=1, horizon=np.int64(5), **known)
     assert all(type(getattr(world, name)) is int for name in ("horizon", *known))
 
@@ -404,7 +408,7 @@ def test_ratings_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("ratings", "told"),
+    ("ratings", "message"),
     [
         (
             "userId,movieId,rating\n3,9,4\n1,9,4\n3,9,5\n",
@@ -426,13 +430,13 @@ def test_ratings_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_damaged_ratings(
-    ratings: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ratings: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from superarm.lab.datasets import load_movielens
 
     monkeypatch.setenv("SUPERARM_DATA", str(tmp_path))
     _write(tmp_path, ratings, FILMS)
-    with pytest.raises(FileError, match=told):
+    with pytest.raises(FileError, match=message):
         load_movielens()
 
 
@@ -450,21 +454,21 @@ def test_films_that_come_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_both_files_come_from_one_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What holds one of them is passed over, by the loader and by whoever settles what "auto" is."""
+    """Folders with only one of the files are skipped, by the loader and when resolving "auto"."""
     from superarm.core import data_files
     from superarm.lab import datasets
 
-    half, whole, rest = (tmp_path / name for name in ("half", "whole", "rest"))
-    for folder, only in ((half, "ratings"), (whole, None), (rest, "movies")):
+    half, complete, remainder = (tmp_path / name for name in ("half", "whole", "rest"))
+    for folder, only in ((half, "ratings"), (complete, None), (remainder, "movies")):
         folder.mkdir()
         _write(folder, "userId,movieId,rating\n3,9,4\n", FILMS)
         for other in {"ratings", "movies"} - {only} if only else ():
             (folder / "movielens" / f"{other}.csv.xz").unlink()
-    monkeypatch.setattr(data_files, "search_path", lambda: [half, whole, rest])
+    monkeypatch.setattr(data_files, "search_path", lambda: [half, complete, remainder])
     for ending in ("", "movies.csv.xz"):
-        assert data_files.find("movielens", ending=ending).is_relative_to(whole)
+        assert data_files.find("movielens", ending=ending).is_relative_to(complete)
     assert settle_source({"name": "movies"})["source"] == "real"
-    monkeypatch.setattr(data_files, "search_path", lambda: [half, rest])
+    monkeypatch.setattr(data_files, "search_path", lambda: [half, remainder])
     with pytest.raises(MissingDataError, match=r"movies\.csv\.xz was not found"):
         datasets.load_movielens()
     assert settle_source({"name": "movies"})["source"] == "synthetic"
@@ -520,9 +524,9 @@ def test_films_of_25m_are_in_the_order_of_their_file(only_here: Path) -> None:
     films = "movieId,title,genres\n9,A,Drama\n2,B,Comedy\n7,C,Drama|Comedy\n"
     lines = [f"3,7,4.5,{LATE}", f"3,9,0.5,{LATE}", f"1,2,5.0,{LATE}"]
     _write_25m(only_here, HEADER + "\n".join(lines) + "\n", films)
-    found = datasets.load_movielens_25m(2016)
-    assert found.film.tolist() == [2, 0, 1]
-    assert found.genres.tolist() == [
+    ratings = datasets.load_movielens_25m(2016)
+    assert ratings.film.tolist() == [2, 0, 1]
+    assert ratings.genres.tolist() == [
         [False, True],
         [True, False],
         [True, True],
@@ -569,8 +573,8 @@ def test_marks_and_line_ends_of_other_systems(only_here: Path) -> None:
     _write_25m(only_here, *plain)
     expected = load_movielens_25m(2016)
     _write_25m(only_here, *(f"\ufeff{text}".replace("\n", "\r\n") for text in plain))
-    for found, wanted in zip(load_movielens_25m(2016), expected, strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    for column, wanted in zip(load_movielens_25m(2016), expected, strict=True):
+        np.testing.assert_array_equal(column, wanted)
 
 
 def test_damaged_heads_and_films_of_25m(only_here: Path) -> None:
@@ -599,12 +603,12 @@ def test_damaged_heads_and_films_of_25m(only_here: Path) -> None:
         load_movielens_25m(3)
 
 
-def _many_ratings(viewers: int, each: int, films: int) -> tuple[str, str]:
+def _many_ratings(viewers: int, per_viewer: int, films: int) -> tuple[str, str]:
     """The same films for every second viewer; half of the ratings are from before 2016."""
     lines = [
         f"{viewer},{1 + (viewer + film) % films},{0.5 * (1 + film % 10)},{LATE if film % 2 else EARLY}"
         for viewer in range(1, viewers + 1)
-        for film in range(each)
+        for film in range(per_viewer)
     ]
     names = [
         f'{film},"Film, the {film}",{"Drama|War" if film % 3 else "Comedy"}'
@@ -616,7 +620,7 @@ def _many_ratings(viewers: int, each: int, films: int) -> tuple[str, str]:
 
 
 def test_the_25m_edition_has_the_papers_filter(only_here: Path) -> None:
-    """Viewers have 420 ratings, 210 of them from 2016 on; with fewer than 200 they are left out."""
+    """Viewers have 420 ratings, 210 of them from 2016 on; viewers with fewer than 200 are dropped."""
     _write_25m(only_here, *_many_ratings(6, 420, 450))
     world = movies(source="auto", films=10, viewers=4)
     assert "MovieLens 25M: " in world.interpretations["data"]
@@ -666,14 +670,14 @@ def test_swept_editions_are_named_in_settings(only_here: Path) -> None:
     from superarm.lab.experiments import Experiment, Plan
 
     _write_25m(only_here, *_many_ratings(6, 420, 450))
-    given: dict[str, Any] = {
+    spec: dict[str, Any] = {
         "id": "mine",
         "rounds": 3,
         "seeds": 1,
         "policies": {"random": {}},
     }
     problem = {"name": "movies", "films": 10, "viewers": 4}
-    experiment = Experiment.from_mapping({**given, "problem": problem}, "here")
+    experiment = Experiment.from_mapping({**spec, "problem": problem}, "here")
     plan = Plan.make(experiment, out=only_here / "out")
     assert plan.experiment.problem["edition"] == "25m"
 
@@ -698,14 +702,14 @@ def test_ratings_with_few_stars_join_no_film(only_here: Path) -> None:
         movies(least_stars=5.5)
 
 
-def test_synthetic_films_are_called_so(tmp_path: Path) -> None:
-    """The ending by which reports and claims know synthetic data."""
+def test_synthetic_films_are_labelled(tmp_path: Path) -> None:
+    """The suffix by which reports and claims recognise synthetic data."""
     assert (
         movies(source="synthetic").interpretations["data"].endswith(", synthetic data")
     )
 
 
-def test_cut_ratings_are_no_slip_of_the_user(
+def test_truncated_ratings_are_a_file_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from superarm.cli.commands import superarm
@@ -739,7 +743,7 @@ def test_offer_structures_reach_the_reward() -> None:
     assert world.metrics(offer, decision, feedback) == {"reward": 1.0}
 
 
-def test_a_ratio_to_nothing_is_not_drawn(tmp_path: Path) -> None:
+def test_ratio_to_zero_is_not_drawn(tmp_path: Path) -> None:
     """With a viewer a round no film is watched at first; warnings are errors here."""
     from superarm.cli.commands import superarm
 
@@ -758,7 +762,7 @@ def test_a_ratio_to_nothing_is_not_drawn(tmp_path: Path) -> None:
     assert ended.value.code == 0
 
 
-# --- what the learner is told, and who comes -----------------------------------------------
+# --- information given to the learner, and arrivals ----------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -770,7 +774,7 @@ def test_a_ratio_to_nothing_is_not_drawn(tmp_path: Path) -> None:
     ],
     ids=["codependency", "channels", "movies"],
 )
-def test_what_the_learner_is_told(
+def test_information_given_to_the_learner(
     world: Any, noise: float, bound: float | None, dimension: int
 ) -> None:
     model = world.model
@@ -795,7 +799,7 @@ class Numbers:
         return self.left.pop(0)
 
 
-def test_arrivals_are_drawn_again_outside_their_limits() -> None:
+def test_arrivals_outside_their_limits_are_redrawn() -> None:
     """Above 5, and at most ⌈20 + 5√20⌉ = 43."""
     assert most_arrivals(20) == 43
     assert most_arrivals(100) == 150
@@ -803,7 +807,7 @@ def test_arrivals_are_drawn_again_outside_their_limits() -> None:
     assert arrivals(Numbers(3, 90, 43), 20, 5) == 43  # type: ignore[arg-type]
 
 
-def test_the_benchmark_draws_anew_in_every_round() -> None:
+def test_benchmark_redraws_every_round() -> None:
     world = codependency(k=1)
 
     def one(
@@ -819,7 +823,7 @@ def test_the_benchmark_draws_anew_in_every_round() -> None:
         assert world.best(offer).value == world.means(offer)[chosen]
 
 
-def test_channels_and_users_come_as_told() -> None:
+def test_channels_and_users_arrive_as_configured() -> None:
     """Users are uniform on a disc, so that their squared distance is uniform: mean ½, variance 1/12."""
     world = Channels(seed=0, horizon=200, channels=1, users=20, barred=0.0)
     assert world.model.most_arms == 1 * 43
@@ -852,7 +856,7 @@ def test_more_films_than_are_shown_have_a_viewer() -> None:
 
 
 def test_the_best_films_may_be_the_last() -> None:
-    """Film 0 reaches nobody, the other three reach one viewer each with chance tanh 2."""
+    """Film 0 reaches no viewer, the other three reach one viewer each with chance tanh 2."""
     pairs = Pairs(left=np.arange(4), right=np.arange(4))
     offer = Offer(
         step=1,

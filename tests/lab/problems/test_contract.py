@@ -92,9 +92,9 @@ def test_it_is_a_world(problem: Any) -> None:
 def test_offers_depend_on_seed_and_step_alone(spec: dict[str, Any]) -> None:
     steps = [1, 2, 3, 1023, 1024, 30_000]
     forward = {step: build(spec).offer(step) for step in steps}
-    again = build(spec)
+    rebuilt = build(spec)
     for step in [*reversed(steps), 2]:
-        offer = again.offer(step)
+        offer = rebuilt.offer(step)
         assert offer.step == step
         assert offer.arms.ids == forward[step].arms.ids
         np.testing.assert_array_equal(offer.arms.features, forward[step].arms.features)
@@ -143,8 +143,8 @@ def test_nothing_beats_the_best(problem: Any) -> None:
             assert type(value) is float
             assert value <= best.value
         chosen = problem.model.oracle.select(problem.means(offer), None, rng).positions
-        for each in (chosen, chosen[::-1]):  # not even rounding tells them apart
-            assert problem.value(offer, decided(offer, each)) == best.value
+        for order in (chosen, chosen[::-1]):  # not even rounding tells them apart
+            assert problem.value(offer, decided(offer, order)) == best.value
 
 
 def test_metrics_are_numbers(problem: Any) -> None:

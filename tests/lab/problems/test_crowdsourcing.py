@@ -62,7 +62,7 @@ def test_contexts_and_counts() -> None:
 def test_distances_are_those_of_the_task_to_the_places(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Everybody waits at one place; a task out of reach is drawn anew."""
+    """All workers wait at one place; a task out of reach is redrawn."""
     place = np.array([[0.1, 0.3]])
     monkeypatch.setattr(
         module, "_synthetic_city", lambda: module._Places(place, "one place")
@@ -105,7 +105,7 @@ def test_the_best_group_has_the_largest_outcomes() -> None:
         assert problem.best(offer).value == pytest.approx(log(1.0 + sum(means[:3])))
 
 
-def test_ids_are_never_used_again() -> None:
+def test_ids_are_never_reused() -> None:
     problem = build()
     ids = [arm for step in range(1, 100) for arm in problem.offer(step).arms.ids]
     assert len(set(ids)) == len(ids)

@@ -128,7 +128,7 @@ def test_a_landscape_is_a_sum_of_bumps() -> None:
     """Drawn in the order centres, widths, signs, sizes; scaled to mean 0 and standard deviation 1."""
     rng = stream(6, "truth", 0)
     centres, widths = rng.uniform(0.05, 0.95, (3, 2)), rng.uniform(0.08, 0.22, 3)
-    signs = [-0.6 if each < 0.3 else 1.0 for each in rng.random(3)]
+    signs = [-0.6 if draw < 0.3 else 1.0 for draw in rng.random(3)]
     sizes = rng.uniform(0.5, 1.0, 3)
     heights = np.array(
         [

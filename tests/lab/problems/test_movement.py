@@ -1,4 +1,4 @@
-"""Worlds in which moving costs: truth, weights, starts, and the cheapest way."""
+"""Problems with movement costs: truth, weights, starts, and the cheapest path."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from superarm.lab.problems.movement import MovementProblem
 
 
 def small(**options: object) -> MovementField:
-    given: dict[str, object] = {
+    defaults: dict[str, object] = {
         "seed": 3,
         "horizon": 12,
         "side": 2,
         "contexts": 3,
         "episode": 4,
     }
-    return MovementField(**{**given, **options})  # type: ignore[arg-type]
+    return MovementField(**{**defaults, **options})  # type: ignore[arg-type]
 
 
 def chosen(step: int, action: int) -> Decision:
@@ -66,8 +66,8 @@ def test_the_truth_is_a_draw_on_the_product_grid_scaled_to_0_and_1() -> None:
     np.testing.assert_allclose(
         drawn, 0.1 * scale * np.random.default_rng(0).standard_normal(25)
     )
-    again = replace(world)  # what it was made of stays as it was
-    np.testing.assert_array_equal(again.noise(offer, np.random.default_rng(0)), drawn)
+    copied = replace(world)  # its inputs are not modified
+    np.testing.assert_array_equal(copied.noise(offer, np.random.default_rng(0)), drawn)
     # Distances are Euclidean, times 1/(1 + ρ).
     grid = points[points[:, 0] == contexts[0], 1:]
     slow = [[0.2 * np.hypot(*(one - other)) for other in grid] for one in grid]
@@ -105,7 +105,7 @@ def test_starts_and_contexts_are_drawn_by_seed_and_step() -> None:
 
 
 def slow_best(world: MovementProblem, first: int, last: int) -> float:
-    """The cheapest of all ways through these rounds, each tried."""
+    """The cheapest path through these rounds, by exhaustive search."""
     offers = [world.offer(step) for step in range(first, last + 1)]
     start = int(np.asarray(offers[0].previous_action)[0])
     costs, distances = [world.means(offer) for offer in offers], world.metric.distances
@@ -143,8 +143,8 @@ def test_value_and_metrics_add_service_and_movement() -> None:
     decision = chosen(2, 3)
     service, moved = world.means(offer)[3], world.metric.distances[0, 3]
     assert world.value(offer, decision) == pytest.approx(service + moved)
-    told = world.metrics(offer, decision, Feedback(positions=[3], rewards=[0.0]))  # type: ignore[arg-type]
-    assert told == pytest.approx(
+    metrics = world.metrics(offer, decision, Feedback(positions=[3], rewards=[0.0]))  # type: ignore[arg-type]
+    assert metrics == pytest.approx(
         {
             "service_cost": service,
             "movement_cost": moved,
@@ -159,9 +159,9 @@ def test_costs_belong_to_the_round_also_of_an_offer_from_a_file() -> None:
     world = small()
     for step in range(1, 7):
         offer = world.offer(step)
-        again = from_json(to_json(offer))
-        assert again.arms is not offer.arms
-        np.testing.assert_array_equal(world.means(again), world.means(offer))
+        restored = from_json(to_json(offer))
+        assert restored.arms is not offer.arms
+        np.testing.assert_array_equal(world.means(restored), world.means(offer))
 
 
 def test_bad_parameters_are_refused() -> None:
@@ -176,7 +176,7 @@ def test_bad_parameters_are_refused() -> None:
             small(**{name: value})
 
 
-def test_numbers_that_leave_nothing_to_learn_are_refused_by_name() -> None:
+def test_degenerate_parameters_are_rejected_by_name() -> None:
     for rho in (0.0, 1e-300, 1e300):
         with pytest.raises(InputError, match="rho is"):
             small(rho=rho)
@@ -186,7 +186,7 @@ def test_numbers_that_leave_nothing_to_learn_are_refused_by_name() -> None:
     assert np.ptp(small(lengthscale=1e3)._costs) == pytest.approx(0.5)
 
 
-def test_nothing_is_best_after_the_last_round() -> None:
+def test_no_best_action_after_the_last_round() -> None:
     world = small(horizon=6)  # in the middle of an episode
     for step in range(1, 7):
         assert np.isfinite(world.best(world.offer(step)).value)
@@ -234,7 +234,7 @@ def test_regret_with_any_alpha_and_beta() -> None:
 
 
 def test_the_norm_of_the_truth() -> None:
-    """On the whole grid, by the kernel's inverse; directions without variance are left out of both."""
+    """On the full grid, by the kernel's inverse; both omit directions without variance."""
     world = small(side=4, contexts=3, lengthscale=0.3, rho=2.0)
     offers = {
         float(offer.arms.features[0, 2]): offer
@@ -247,7 +247,7 @@ def test_the_norm_of_the_truth() -> None:
         - world.model.mean
     )
     values, vectors = np.linalg.eigh(world.model.kernel(points, points))
-    kept = values > 1e-11 * values.max()
-    norm = np.sqrt(np.sum((vectors.T @ f)[kept] ** 2 / values[kept]))
+    positive = values > 1e-11 * values.max()
+    norm = np.sqrt(np.sum((vectors.T @ f)[positive] ** 2 / values[positive]))
     assert world.model.norm_bound == pytest.approx(norm, rel=0.02)
     assert world.model.norm_bound <= np.sqrt(len(points)) * 2.0

@@ -1,4 +1,4 @@
-"""Sensors: the recipe of Figure 4, on made rows always and on real rows where at hand."""
+"""Sensors: the recipe of Figure 4, on synthetic rows always and on real rows where available."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def require(name: str) -> None:
 
 
 def rows_of(build: Any, source: str) -> Any:
-    real, made = (
+    real, synthetic = (
         (module._intel_rows, module._warm_room)
         if build is temperature_sensors
         else (module._cmu_rows, module._lit_room)
     )
-    return real() if source == "real" else made()
+    return real() if source == "real" else synthetic()
 
 
 @pytest.mark.parametrize("source", ["synthetic", "real"])
@@ -88,7 +88,7 @@ def test_the_recipe(kind: Kind, source: str) -> None:
     assert problem.interpretations["data"] == rows.origin
 
 
-def test_what_the_paper_prints(kind: Kind) -> None:
+def test_numbers_printed_in_the_paper(kind: Kind) -> None:
     """A prior mean of zero and B² = fᵀKf, one by one and together."""
     rows = rows_of(kind.build, "synthetic")
     learned, K = rows.learn.mean(axis=0), np.cov(rows.learn, rowvar=False)
@@ -180,7 +180,7 @@ def test_glitches_are_interpolated() -> None:
     repaired = repair_glitches(readings, below=5.0)
     np.testing.assert_allclose(repaired[:, 0], [21.0, 21.0, 22.0, 26.0, 30.0, 30.0])
     np.testing.assert_allclose(repaired[:, 1], [20.0, 22.0, 24.0, 26.0, 27.0, 28.0])
-    assert readings[0, 0] == 0.0  # the input is left alone
+    assert readings[0, 0] == 0.0  # the input is not modified
     np.testing.assert_array_equal(
         repair_glitches(np.array([[5.0], [9.0]]), below=5.0), [[5.0], [9.0]]
     )
@@ -225,7 +225,7 @@ def test_the_clock_puts_the_heating_at_six() -> None:
 
 
 @pytest.mark.parametrize("build", [temperature_sensors, light_sensors])
-def test_made_sensors_are_correlated_and_smooth(build: Any) -> None:
+def test_synthetic_sensors_are_correlated_and_smooth(build: Any) -> None:
     rows = rows_of(build, "synthetic")
     assert rows.learn.min() > 0.0
     steps = np.diff(rows.learn, axis=0)
@@ -267,7 +267,7 @@ def test_cross_validation_learns_from_the_other_parts(kind: Kind) -> None:
         problem = kind.build(seed=seed, horizon=9, source="synthetic", rows="held-out")
         part = parts[seed % folds]
         others = np.concatenate(
-            [each for at, each in enumerate(parts) if at != seed % folds]
+            [one_part for index, one_part in enumerate(parts) if index != seed % folds]
         )
         np.testing.assert_array_equal(
             problem.truth, part[row_of_seed(seed // folds, len(part))]
@@ -305,7 +305,7 @@ def test_effective_rows_by_the_autocorrelation() -> None:
     )  # r_1 = 0.4, r_2 = −0.1
 
 
-def test_seeds_are_alike_as_the_rows_are(kind: Kind) -> None:
+def test_shared_data_of_seeds_follows_the_effective_rows(kind: Kind) -> None:
     rows = rows_of(kind.build, "synthetic")
     tested = kind.build(seed=3, horizon=9, source="synthetic")
     held_out = kind.build(seed=3, horizon=9, source="synthetic", rows="held-out")

@@ -1,4 +1,4 @@
-"""Sensors read row by row, on made rows always and on real ones where at hand."""
+"""Sensors read row by row, on synthetic rows always and on real ones where available."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_recipe(kind: Kind, source: str) -> None:
     )
 
 
-def test_readings_are_observed_as_they_are(kind: Kind) -> None:
+def test_readings_are_observed_unchanged(kind: Kind) -> None:
     world = kind.build(seed=1, horizon=5, source="synthetic", k=2)
     for step in (1, 2, 5):
         offer = world.offer(step)
@@ -114,7 +114,7 @@ def test_every_seed_starts_elsewhere(kind: Kind) -> None:
     )
 
 
-def test_seeds_share_what_was_learned(kind: Kind) -> None:
+def test_seeds_share_the_fitted_model(kind: Kind) -> None:
     one, other = (
         kind.build(seed=seed, horizon=9, source="synthetic") for seed in (0, 1)
     )
@@ -123,12 +123,12 @@ def test_seeds_share_what_was_learned(kind: Kind) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_refused(kind: Kind) -> None:
+def test_invalid_input_is_rejected(kind: Kind) -> None:
     with pytest.raises(
         InputError, match=f"only {kind.rounds} rows of readings, but 999 rounds; use at"
     ):
         kind.build(seed=0, horizon=999, source="synthetic")
-    for bad, told in (
+    for bad, message in (
         ({"seed": -1}, "seed is"),
         ({"horizon": 0}, "horizon is"),
         ({"k": 0}, "k is"),
@@ -136,7 +136,7 @@ def test_what_is_refused(kind: Kind) -> None:
         ({"noise_fraction": 0.0}, "noise_fraction is"),
         ({"source": "mine"}, "source is"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             kind.build(**{"seed": 0, "horizon": 9, "source": "synthetic", **bad})
     with pytest.raises(
         InputError, match="day is 5; it must be a whole number from 6 to 7"
@@ -161,8 +161,8 @@ def test_without_the_files(
 
 
 @pytest.mark.slow
-def test_a_run_is_audited_and_says_what_was_learned(tmp_path: Path) -> None:
-    """Forecasts of readings are judged on the page, in words for sensors; N is told, too."""
+def test_run_is_audited_and_reports_the_fit(tmp_path: Path) -> None:
+    """The page judges forecasts of readings, in terms of sensors, and states N."""
     experiment = Experiment.from_mapping(
         {
             "id": "mine/series",
@@ -195,8 +195,8 @@ def test_a_run_is_audited_and_says_what_was_learned(tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Did the forecasts hold?" in page
     assert "first choices in 95 %" in page
-    told = page.partition("Did the forecasts hold?")[2].partition("<h2")[0]
-    assert not any(word in told for word in ("trip", "noise", "Truths"))
+    section = page.partition("Did the forecasts hold?")[2].partition("<h2")[0]
+    assert not any(word in section for word in ("trip", "noise", "Truths"))
 
 
 # --- the real files ----------------------------------------------------------------------

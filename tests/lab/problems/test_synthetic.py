@@ -24,7 +24,7 @@ from superarm.lab.problems import (
 def truth_parts(
     seed: int, kernel: Any, arms: int = 100, dimension: int = 1
 ) -> tuple[Any, Any, Any]:
-    """Points, kernel matrix and draw, step by step as the documentation says."""
+    """Points, kernel matrix and draw, step by step as documented."""
     rng = stream(seed, "truth", 0)
     points = rng.random((arms, dimension))
     K = kernel(points)
@@ -87,7 +87,7 @@ def test_gain_specs() -> None:
 
 
 @pytest.mark.parametrize("build", [rkhs_function, gp_function, benchmark_function])
-def test_theory_changes_the_learner_not_the_world(build: Any) -> None:
+def test_theory_option_changes_the_learner_not_the_problem(build: Any) -> None:
     noise, theory = (
         build(seed=1, horizon=400, regularisation=word) for word in ("noise", "theory")
     )
@@ -97,7 +97,7 @@ def test_theory_changes_the_learner_not_the_world(build: Any) -> None:
     assert noise.noise_std == theory.noise_std
 
 
-# The largest value over the whole domain, and where it is attained.
+# The largest value over the domain, and where it is attained.
 OPTIMA: dict[str, tuple[float, list[tuple[float, ...]]]] = {
     "rosenbrock": (10.0, [(1.0, 1.0)]),
     "branin": (

@@ -1,4 +1,4 @@
-"""Altitudes of a wind turbine: in a made boundary layer always, in real winds where at hand."""
+"""Altitudes of a wind turbine: in a synthetic boundary layer always, in real winds where available."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from superarm.policies import cgp_lcb, gp_md, md_known, minc_known, offline, sta
 from superarm.posteriors import DriftingGP, FiniteGP, log_marginal_likelihood
 
 
-def made(**options: Any) -> Wind:
+def make_wind(**options: Any) -> Wind:
     """Nine heights of the boundary layer: small, but with all that matters."""
-    given = {
+    defaults = {
         "seed": 2,
         "horizon": 96,
         "profile": "lidar",
@@ -35,7 +35,7 @@ def made(**options: Any) -> Wind:
         "days": 6,
         "rho": 2.0,
     }
-    return Wind(**{**given, **options})
+    return Wind(**{**defaults, **options})
 
 
 def days_of(world: Wind) -> WindDays:
@@ -96,7 +96,7 @@ def test_power_at_the_corners_of_its_curve() -> None:
 def test_the_truth_of_an_hour_of_the_day(profile: str, source: str) -> None:
     if source == "real":
         require()
-    world = made(profile=profile, source=source)
+    world = make_wind(profile=profile, source=source)
     assert isinstance(world, World)
     wind, used = days_of(world), drawn_days(world)
     speeds = wind.speeds[used]
@@ -107,7 +107,7 @@ def test_the_truth_of_an_hour_of_the_day(profile: str, source: str) -> None:
             [slow_power(v, 3.0, 12.0, 25.0) for v in day] for day in speeds[:, hour]
         ]
         mean = [sum(day[x] for day in generated) / len(used) for x in range(n)]
-        losses = [[max(day) - each for each in day] for day in generated]
+        losses = [[max(day) - output for output in day] for day in generated]
         level = min(sum(day[x] for day in losses) / len(used) for x in range(n))
         for day in range(4):
             step = 24 * day + hour + 1
@@ -117,31 +117,31 @@ def test_the_truth_of_an_hour_of_the_day(profile: str, source: str) -> None:
                 f, 2.0 * (max(mean) - np.array(mean)), atol=1e-12
             )
             assert f.min() == 0.0
-            # What is seen is the loss of the day itself, but for a constant of the hour.
+            # The observation is the day's own loss, up to a constant per hour.
             noise = world.noise(offer, np.random.default_rng(0))
             seen = world.feedback(offer, chosen(step, 3), noise).rewards[0]
             assert seen == pytest.approx(2.0 * (losses[day][3] - level), abs=1e-12)
-            told = world.metrics(
+            metrics = world.metrics(
                 offer, chosen(step, 3), Feedback(positions=[3], rewards=[0.0])
             )
-            assert told["energy"] == pytest.approx(
-                2.0 * mean[3] - told["movement_cost"], abs=1e-12
+            assert metrics["energy"] == pytest.approx(
+                2.0 * mean[3] - metrics["movement_cost"], abs=1e-12
             )
 
 
 def test_deviations_of_all_days_cancel() -> None:
-    world = made(horizon=144)
+    world = make_wind(horizon=144)
     noise = np.stack(
         [world.noise(world.offer(t), np.random.default_rng(t)) for t in range(1, 145)]
     )
     np.testing.assert_allclose(noise.reshape(6, 24, 9).sum(axis=0), 0.0, atol=1e-13)
     assert noise.std() > 0.05
-    again = world.noise(world.offer(7), np.random.default_rng(99))
-    np.testing.assert_array_equal(noise[6], again)
+    repeated = world.noise(world.offer(7), np.random.default_rng(99))
+    np.testing.assert_array_equal(noise[6], repeated)
 
 
 def test_hourly_readings_are_those_of_the_hour() -> None:
-    world = made(readings="hourly", horizon=144)
+    world = make_wind(readings="hourly", horizon=144)
     speeds = days_of(world).speeds[drawn_days(world)].reshape(-1, 9)
     for step in range(1, 145):
         offer = world.offer(step)
@@ -154,7 +154,7 @@ def test_hourly_readings_are_those_of_the_hour() -> None:
 
 
 def test_the_power_curve_is_a_choice() -> None:
-    world = made(cut_in=2.0, rated=8.0, cut_out=11.0, readings="hourly")
+    world = make_wind(cut_in=2.0, rated=8.0, cut_out=11.0, readings="hourly")
     speeds = days_of(world).speeds[drawn_days(world)].reshape(-1, 9)
     generated = np.array(
         [[slow_power(v, 2.0, 8.0, 11.0) for v in row] for row in speeds]
@@ -167,7 +167,7 @@ def test_the_power_curve_is_a_choice() -> None:
 
 
 def test_rho_multiplies_the_wind_and_not_the_moves() -> None:
-    one, ten = made(rho=1.0), made(rho=10.0)
+    one, ten = make_wind(rho=1.0), make_wind(rho=10.0)
     offer = one.offer(5)
     np.testing.assert_allclose(10.0 * one.means(offer), ten.means(offer))
     np.testing.assert_array_equal(one.metric.distances, ten.metric.distances)
@@ -182,7 +182,7 @@ def test_rho_multiplies_the_wind_and_not_the_moves() -> None:
         )
         assert world.model.mean == pytest.approx(rho * one.model.mean)
     heights = np.array(LIDAR_HEIGHTS, dtype=np.float64)
-    cheap = made(move_cost=0.25).metric.distances
+    cheap = make_wind(move_cost=0.25).metric.distances
     np.testing.assert_allclose(
         cheap, 0.25 * np.abs(heights[:, None] - heights) / 160.0, atol=1e-15
     )
@@ -192,7 +192,7 @@ def test_rho_multiplies_the_wind_and_not_the_moves() -> None:
 
 
 def test_days_begin_where_the_day_before_ended() -> None:
-    world = made()
+    world = make_wind()
     for step in range(1, 97):
         offer = world.offer(step)
         assert offer.begins == (step % 24 == 1)
@@ -211,14 +211,17 @@ def test_days_begin_where_the_day_before_ended() -> None:
     assert world.offer(1).arms.ids[0] == "40 m"
 
 
-def test_seeds_take_other_days_and_learners_are_told_of_none_of_them() -> None:
-    one, other = made(days=40, horizon=960), made(days=40, horizon=960, seed=3)
+def test_seeds_use_different_days_unknown_to_learners() -> None:
+    one, other = (
+        make_wind(days=40, horizon=960),
+        make_wind(days=40, horizon=960, seed=3),
+    )
     assert drawn_days(one) != drawn_days(other)
     assert not np.array_equal(one.means(one.offer(1)), other.means(other.offer(1)))
     wind = days_of(one)
-    rest = np.delete(wind.speeds, drawn_days(one), axis=0)
-    assert len(rest) == 32
-    loss = power(rest).max(axis=2, keepdims=True) - power(rest)
+    remaining = np.delete(wind.speeds, drawn_days(one), axis=0)
+    assert len(remaining) == 32
+    loss = power(remaining).max(axis=2, keepdims=True) - power(remaining)
     variance = loss.var(axis=0, ddof=1).mean()
     assert one.model.noise_variance == pytest.approx(2.0**2 * variance)
     assert "32 complete days that are not in the run" in one.interpretations["kernel"]
@@ -243,7 +246,7 @@ def test_seeds_take_other_days_and_learners_are_told_of_none_of_them() -> None:
 
 
 def test_a_short_run_is_the_beginning_of_a_long_one() -> None:
-    short, long = made(horizon=5), made(horizon=144)
+    short, long = make_wind(horizon=5), make_wind(horizon=144)
     for step in range(1, 6):
         np.testing.assert_array_equal(
             short.means(short.offer(step)), long.means(long.offer(step))
@@ -251,7 +254,7 @@ def test_a_short_run_is_the_beginning_of_a_long_one() -> None:
 
 
 def test_the_benchmark_is_the_cheapest_way_through_all_rounds() -> None:
-    world = made(horizon=3, rho=0.3)
+    world = make_wind(horizon=3, rho=0.3)
     costs, distances = (
         [world.means(world.offer(t)) for t in (1, 2, 3)],
         world.metric.distances,
@@ -267,8 +270,8 @@ def test_the_benchmark_is_the_cheapest_way_through_all_rounds() -> None:
 
 
 def test_energy_is_what_costs_leave() -> None:
-    """Whoever chooses: energy and total cost add up to ρ max E, hour by hour."""
-    world = made(rho=1.5)
+    """For any policy, energy and total cost add up to ρ max E, hour by hour."""
+    world = make_wind(rho=1.5)
     model = world.model
     policies: dict[str, Any] = {
         "gp-md": gp_md(model),
@@ -290,7 +293,7 @@ def test_energy_is_what_costs_leave() -> None:
     totals = {name: trace.series["total_cost"].sum() for name, trace in traces.items()}
     assert (
         totals["offline"] <= min(totals.values()) + 1e-12
-    )  # beside rounding, at least a tie
+    )  # up to rounding, at least a tie
     assert traces["offline"].series["regret"].sum() == pytest.approx(0.0, abs=1e-12)
     measures = world.measures
     assert [name for name, metric in measures.items() if metric.headline] == ["energy"]
@@ -298,10 +301,10 @@ def test_energy_is_what_costs_leave() -> None:
     assert {metric.unit for metric in measures.values()} == {"rated h"}
 
 
-def test_gp_md_forgets_hours_of_their_own() -> None:
+def test_gp_md_composes_with_a_drifting_posterior() -> None:
     """What ``movement/wind-hourly`` composes: mirror descent on a posterior that drifts."""
     experiment = load_experiment("movement/wind-hourly")
-    world = made(readings="hourly")
+    world = make_wind(readings="hourly")
     names = ("gp-md-drifting", "gp-md-step", "gp-md")
     policies = {name: experiment.build_policy(name, world) for name in names}
     assert isinstance(policies["gp-md-drifting"].posterior, DriftingGP)
@@ -322,10 +325,10 @@ def test_gp_md_forgets_hours_of_their_own() -> None:
 def fake_lidar() -> LidarWinds:
     """Five days; the second lacks 4 am, the fourth has 5 am twice."""
     hours = np.arange(np.datetime64("2020-01-01T00"), np.datetime64("2020-01-06T00"))
-    kept = np.delete(hours, 24 + 4)
-    kept = np.sort(np.append(kept, np.datetime64("2020-01-04T05")))
-    speeds = np.arange(len(kept) * 9, dtype=np.float64).reshape(-1, 9) % 23.0 + 1.0
-    return LidarWinds(kept, speeds)
+    present = np.delete(hours, 24 + 4)
+    present = np.sort(np.append(present, np.datetime64("2020-01-04T05")))
+    speeds = np.arange(len(present) * 9, dtype=np.float64).reshape(-1, 9) % 23.0 + 1.0
+    return LidarWinds(present, speeds)
 
 
 def fake_shapes(shares: Any) -> WindShapes:
@@ -399,7 +402,7 @@ def test_shapes_scale_the_speed_at_100_m(monkeypatch: pytest.MonkeyPatch) -> Non
         )
 
 
-def test_shapes_occur_as_often_as_their_shares_say(
+def test_shape_frequencies_match_their_shares(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of N days a binomial share p has its first shape: within 5 standard errors √(p(1 − p)/N)."""
@@ -412,7 +415,7 @@ def test_shapes_occur_as_often_as_their_shares_say(
     assert abs(rises[:, 0].mean() - p) < 5.0 * np.sqrt(p * (1.0 - p) / count)
 
 
-def test_a_class_of_speeds_that_never_occurred_is_left_out(
+def test_speed_classes_without_observations_are_omitted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     days = real_days(monkeypatch, "era5", [[0.0, 0.0], [0.0, 1.0]])
@@ -443,7 +446,7 @@ def test_real_winds() -> None:
     )
 
 
-def test_the_made_boundary_layer_has_a_day_and_a_night() -> None:
+def test_synthetic_boundary_layer_has_day_and_night() -> None:
     days = module.synthetic_days("era5")
     assert days.speeds.shape == (72, 24, 25)
     assert (days.speeds > 0.0).all()
@@ -455,24 +458,24 @@ def test_the_made_boundary_layer_has_a_day_and_a_night() -> None:
     assert night[-1] < 0.9  # above the jet the wind is weaker
 
 
-# --- what is refused -----------------------------------------------------------------------
+# --- rejected input ------------------------------------------------------------------------
 
 
-def test_without_data_they_are_synthetic(
+def test_missing_data_fall_back_to_synthetic(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(data_files, "search_path", lambda: [tmp_path])
-    world = made(source="auto")
+    world = make_wind(source="auto")
     assert world.interpretations["data"].endswith(", synthetic data")
     np.testing.assert_array_equal(
-        world.means(world.offer(4)), made().means(made().offer(4))
+        world.means(world.offer(4)), make_wind().means(make_wind().offer(4))
     )
     with pytest.raises(MissingDataError, match="wind-profiles"):
-        made(source="real")
+        make_wind(source="real")
 
 
 @pytest.mark.parametrize(
-    ("bad", "told"),
+    ("bad", "message"),
     [
         ({"rho": 0.0}, "rho is"),
         ({"rho": float("nan")}, "rho is"),
@@ -494,13 +497,13 @@ def test_without_data_they_are_synthetic(
         ({"horizon": 145}, "horizon is 145, but 6 days have 144 hours"),
     ],
 )
-def test_bad_input(bad: dict[str, Any], told: str) -> None:
-    with pytest.raises(InputError, match=told):
-        made(**bad)
+def test_bad_input(bad: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        make_wind(**bad)
 
 
 def test_there_are_no_more_hours_than_days_have() -> None:
-    world = made(horizon=144)
+    world = make_wind(horizon=144)
     with pytest.raises(InputError, match="step is 145, but 6 days have 144 hours"):
         world.means(world.offer(145))
     with pytest.raises(InputError, match="step is"):
@@ -512,18 +515,18 @@ def test_numbers_too_large_to_square_are_refused_by_name(name: str) -> None:
     with pytest.raises(
         InputError, match=rf"{name} is 1e\+300; it must be a number from 1e-40"
     ):
-        made(**{name: 1e300})
+        make_wind(**{name: 1e300})
 
 
 # --- days that seeds share -------------------------------------------------------------------
 
 
-def test_two_seeds_share_as_many_days_as_is_said() -> None:
+def test_two_seeds_share_the_stated_number_of_days() -> None:
     """Each seed has 40 of 72 days, any as likely as any other: 40²/72 in common, in the mean.
 
     Of 40 seeds the 780 pairs are pairwise uncorrelated, each with a hypergeometric count in common.
     """
-    world = made(days=40)
+    world = make_wind(days=40)
     share = world.shared_data
     assert share == 40 / 72
     assert "two seeds have 56 % of them in common" in world.interpretations["days"]
@@ -537,10 +540,10 @@ def test_two_seeds_share_as_many_days_as_is_said() -> None:
     assert abs(np.mean(pairs) - share) <= 5.0 * np.sqrt(variance / len(pairs))
 
 
-def test_a_run_keeps_the_share_and_refuses_one_that_cannot_be(tmp_path: Path) -> None:
-    given = {"id": "mine", "rounds": 24, "seeds": 1, "policies": {"stationary": {}}}
+def test_run_records_the_share_and_rejects_impossible_ones(tmp_path: Path) -> None:
+    base_spec = {"id": "mine", "rounds": 24, "seeds": 1, "policies": {"stationary": {}}}
     problem = {"name": "wind", "profile": "lidar", "source": "synthetic", "days": 6}
-    experiment = Experiment.from_mapping({**given, "problem": problem}, "here")
+    experiment = Experiment.from_mapping({**base_spec, "problem": problem}, "here")
     execute(Plan.make(experiment, out=tmp_path, overrides={"rho": [1.0, 2.0]}))
     run = Run.load(tmp_path)
     assert [run.shared_data(index) for index in range(2)] == [6 / 72] * 2

@@ -12,11 +12,11 @@ import pytest
 from superarm.core.road_map import RoadMap
 from superarm.lab.results.roads import METHODS
 from superarm.lab.simulation.audit import QUANTILES
-from superarm.lab.simulation.illustrations import write_shown
+from superarm.lab.simulation.illustrations import write_illustration
 from superarm.lab.simulation.run import Run
 from superarm.lab.simulation.run_spec import write_spec
 from superarm.lab.simulation.trace import Trace, write_trace
-from superarm.roads.problems.road_models import MEASURES
+from superarm.roads.problems.road_problem import MEASURES
 
 EDGES = 30
 LEARNERS = (*METHODS, "gp-ts-joint", "gp-greedy", "gp-ts-potential")
@@ -70,15 +70,15 @@ def _make_run(
         "policies": list(policies),
         "settings": list(settings),
     }
-    given = {policy: OPTIONS.get(policy, {}) for policy in policies}
-    spec["parameters"] = {"problem": {"name": "navigation"}, "policies": given}
+    policy_options = {policy: OPTIONS.get(policy, {}) for policy in policies}
+    spec["parameters"] = {"problem": {"name": "navigation"}, "policies": policy_options}
     spec["metrics"] = [
         {name: metric._asdict() for name, metric in MEASURES.items()}
     ] * len(settings)
     write_spec(directory, spec)
     rng = np.random.default_rng(11)
     for index in range(len(settings)):
-        write_shown(directory, index, roads[index] if roads else _chain())
+        write_illustration(directory, index, roads[index] if roads else _chain())
         for place, policy in enumerate(policies):
             for seed in range(3, 3 + seeds):
                 choices = np.full((rounds, 0 if empty else 6), -1, dtype=np.int32)

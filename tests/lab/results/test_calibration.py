@@ -1,4 +1,4 @@
-"""Whether forecasts were true, for a problem whose arms are no roads."""
+"""Calibration of forecasts, for a problem whose arms are not roads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POLICIES = ["tv-gp-ucb", "static"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Audited(DriftingFunction, AdditiveProblem):
-    """A function that drifts, of which the forecasts of three chosen arms are kept."""
+    """A drifting function; forecasts of three chosen arms are recorded."""
 
     @property
     def distinct(self) -> str:
@@ -62,10 +62,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.mark.slow
 def test_shares_are_those_of_the_records(run: Run) -> None:
-    found = calibration.calibrations(run)
+    calibrations = calibration.calibrations(run)
     kinds = ["arms", "first choices", "choices", "truth of arms", "truth of choices"]
     for policy in POLICIES:
-        assert list(found[policy]) == kinds
+        assert list(calibrations[policy]) == kinds
         audits = [
             audit
             for seed in run.seeds
@@ -73,49 +73,51 @@ def test_shares_are_those_of_the_records(run: Run) -> None:
         ]
         scores = np.concatenate([audit["score"] for audit in audits])
         within = np.concatenate([audit["within"] for audit in audits])
-        for at, quantile in enumerate(QUANTILES):
-            assert found[policy]["choices"][at].observed == pytest.approx(
+        for index, quantile in enumerate(QUANTILES):
+            assert calibrations[policy]["choices"][index].observed == pytest.approx(
                 np.mean(np.abs(scores) <= quantile)
             )
-            assert found[policy]["arms"][at].observed == pytest.approx(
-                within[:, at].mean()
+            assert calibrations[policy]["arms"][index].observed == pytest.approx(
+                within[:, index].mean()
             )
-            assert found[policy]["arms"][at].judged == 3 * 150 * 3
+            assert calibrations[policy]["arms"][index].judged == 3 * 150 * 3
 
 
-def test_who_knows_of_the_drift_is_right_and_who_does_not_is_too_sure(run: Run) -> None:
+def test_drift_aware_policy_is_calibrated_and_others_are_overconfident(
+    run: Run,
+) -> None:
     """A right model is outside three standard errors once in 370 shares; the other is far outside."""
-    found = calibration.calibrations(run)
-    for share in found["tv-gp-ucb"]["choices"]:
+    calibrations = calibration.calibrations(run)
+    for share in calibrations["tv-gp-ucb"]["choices"]:
         assert abs(share.away) < 3.0
-    assert found["static"]["choices"][-1].away < -10.0
+    assert calibrations["static"]["choices"][-1].away < -10.0
     (line,) = calibration.forecast_warnings(run)
     assert line.startswith("forecasts of static are too narrow: ")
     assert "of 450 choices fell inside" in line
 
 
-def test_the_page_tells_it_without_a_word_of_roads(run: Run, tmp_path: Path) -> None:
+def test_calibration_section_uses_no_road_terms(run: Run, tmp_path: Path) -> None:
     text = reports.write_report(run, [], tmp_path / "report.html").path.read_text(
         "utf-8"
     )
-    told = text[text.index("Did the forecasts hold?") : text.index("<h2>Regret")]
-    assert not re.search(r"\b(trips?|edges?|roads?|energy|driv\w+)\b", told)
+    section = text[text.index("Did the forecasts hold?") : text.index("<h2>Regret")]
+    assert not re.search(r"\b(trips?|edges?|roads?|energy|driv\w+)\b", section)
     for caption in (
         "What was measured",
         "The truth behind it",
         "choices in 95 %",
         "truth of arms in 50 %",
     ):
-        assert caption in told
-    assert "All policies share the same noise" in told
-    assert "Arms of one choice are correlated" in told
+        assert caption in section
+    assert "All policies share the same noise" in section
+    assert "Arms of one choice are correlated" in section
     for policy in policy_styles(run.policies):
         for share in calibration.calibrations(run)[policy]["choices"]:
-            assert f"{100 * share.observed:.1f} ± {100 * share.stderr:.1f}" in told
+            assert f"{100 * share.observed:.1f} ± {100 * share.stderr:.1f}" in section
 
 
-def test_single_arms_are_told_once(tmp_path: Path) -> None:
-    """Where every choice is one arm, arms and choices would say the same."""
+def test_single_arms_are_reported_once(tmp_path: Path) -> None:
+    """Where every choice is one arm, arms and choices have the same coverage."""
     spec = {
         "experiment": "x",
         "rounds": 30,
@@ -130,8 +132,8 @@ def test_single_arms_are_told_once(tmp_path: Path) -> None:
     ).values()
     write_trace(tmp_path, trace)
     run = Run.load(tmp_path)
-    (found,) = calibration.calibrations(run).values()
-    assert [what for what, levels in found.items() if levels] == [
+    (by_kind,) = calibration.calibrations(run).values()
+    assert [what for what, levels in by_kind.items() if levels] == [
         "first choices",
         "choices",
         "truth of choices",
@@ -175,7 +177,7 @@ def test_tails_are_those_of_the_binomial_and_of_students_t() -> None:
         )
 
 
-def test_five_seeds_that_hold_all_say_little() -> None:
+def test_five_seeds_count_as_five_observations() -> None:
     """At 95 %, five independent looks are all inside in 77 % of cases; 300 trips are as many looks only
     where their truths do not go together."""
     seeds, scores = np.repeat(np.arange(5), 60), np.zeros(300)
@@ -200,7 +202,7 @@ def test_five_seeds_that_hold_all_say_little() -> None:
     assert many.away > 2.0
 
 
-def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
+def test_verdict_distinguishes_calibrated_and_narrow_intervals() -> None:
     rng = np.random.default_rng(5)
     score = rng.standard_normal(4000)
 
@@ -208,18 +210,18 @@ def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
         return _shares(_within(factor * score), np.ones(4000), np.arange(4000))
 
     right = dict.fromkeys(calibration.ON_ROADS.measured, trips(1.0))
-    right |= dict.fromkeys(calibration.ON_ROADS.true, ())  # nobody knows it
+    right |= dict.fromkeys(calibration.ON_ROADS.true, ())  # unknown
     assert "cover what they should: 9 of 9" in calibration.calibration_verdict(
         {"right": right}
     )
-    found = {"right": right, "narrow": {**right, "trips": trips(1.5)}}
-    told = calibration.calibration_verdict(
-        {**found, "wide": {**right, "trips": trips(0.5)}}
+    cases = {"right": right, "narrow": {**right, "trips": trips(1.5)}}
+    verdict = calibration.calibration_verdict(
+        {**cases, "wide": {**right, "trips": trips(0.5)}}
     )
-    assert told.startswith("Not all")
-    assert "narrow (trips) too narrow" in told
-    assert "wide (trips) too wide" in told
-    assert "right" not in told.partition("Beyond chance: ")[2]
+    assert verdict.startswith("Not all")
+    assert "narrow (trips) too narrow" in verdict
+    assert "wide (trips) too wide" in verdict
+    assert "right" not in verdict.partition("Beyond chance: ")[2]
 
 
 def test_independent_edges_would_understate_the_error_of_correlated_ones() -> None:
@@ -230,8 +232,8 @@ def test_independent_edges_would_understate_the_error_of_correlated_ones() -> No
     assert coverage.stderr == pytest.approx(0.5 / 10.0)
 
 
-def test_a_sweep_of_settings_that_change_nothing_is_as_sure_as_one_setting() -> None:
-    """Equal settings meet the same noise: four of them say nothing that one does not."""
+def test_redundant_settings_do_not_reduce_standard_errors() -> None:
+    """Equal settings meet the same noise: four of them carry no more evidence than one."""
     rng = np.random.default_rng(6)
     score, sizes, rounds = (
         rng.standard_normal(300),
@@ -245,31 +247,35 @@ def test_a_sweep_of_settings_that_change_nothing_is_as_sure_as_one_setting() -> 
         )
         for times in (1, 4)
     )
-    assert [each.stderr for each in four] == pytest.approx(
-        [each.stderr for each in one]
+    assert [share.stderr for share in four] == pytest.approx(
+        [share.stderr for share in one]
     )
     lone = _shares(inside, np.ones(300), rounds)
     binomial = np.sqrt(np.array(LEVELS) * (1 - np.array(LEVELS)) / 300)
-    assert [each.stderr for each in lone] == pytest.approx(binomial, rel=1e-12)
+    assert [share.stderr for share in lone] == pytest.approx(binomial, rel=1e-12)
     trips = _shares(np.tile(inside, (4, 1)), np.ones(1200), np.tile(rounds, 4))
-    assert [each.stderr for each in trips] == pytest.approx(binomial, rel=1e-12)
+    assert [share.stderr for share in trips] == pytest.approx(binomial, rel=1e-12)
 
 
 def test_one_seed_is_not_judged_by_the_truth() -> None:
     other = dict.fromkeys(
         (*calibration.ON_ROADS.measured, *calibration.ON_ROADS.true), ()
     )
-    alone = (calibration.IntervalCoverage(0.95, 0.4, 500, 1.0, 1, seeds=1),)
-    assert np.isnan(alone[0].away)
-    told = calibration.calibration_verdict({"mine": {**other, "truth of edges": alone}})
-    assert told == "One seed cannot say whether the intervals cover what they should."
+    single = (calibration.IntervalCoverage(0.95, 0.4, 500, 1.0, 1, seeds=1),)
+    assert np.isnan(single[0].away)
+    verdict = calibration.calibration_verdict(
+        {"mine": {**other, "truth of edges": single}}
+    )
+    assert (
+        verdict == "One seed cannot say whether the intervals cover what they should."
+    )
 
 
 def test_choices_before_their_feedback_are_wrong_together(tmp_path: Path) -> None:
     """One arm is chosen until its first reward comes, 30 rounds later: all forecasts err alike.
 
     The prior is right: f ~ N(0, 1), known but for a noise of 0.1. So a forecast holds or fails for a
-    whole seed, and 8 seeds say as much as 8 looks, not as 240.
+    whole seed, and 8 seeds count as 8 observations, not as 240.
     """
     rng, seeds, rounds = np.random.default_rng(3), 8, 30
     spec = {
@@ -303,8 +309,8 @@ def test_choices_before_their_feedback_are_wrong_together(tmp_path: Path) -> Non
         )
         write_trace(tmp_path, trace)
     write_spec(tmp_path, {**spec, **late})
-    found = calibration.calibrations(Run.load(tmp_path))
-    for share in found["p"]["choices"]:
+    calibrations = calibration.calibrations(Run.load(tmp_path))
+    for share in calibrations["p"]["choices"]:
         assert (share.seeds, share.groups, share.judged) == (
             seeds,
             seeds,
@@ -312,7 +318,7 @@ def test_choices_before_their_feedback_are_wrong_together(tmp_path: Path) -> Non
         )
         assert share.effective < 2 * seeds
         assert abs(share.away) < 2.0
-    assert calibration.calibration_verdict(found).startswith(
+    assert calibration.calibration_verdict(calibrations).startswith(
         "The intervals cover what they should"
     )
     text = reports.write_report(
@@ -340,13 +346,13 @@ def test_all_shares_are_judged_at_once() -> None:
         "first visits": _share(5110),
         "trips": _share(4881),
     }
-    told = calibration.calibration_verdict({"p": shares})
-    assert "should: 1 of 3 shares" in told
+    verdict = calibration.calibration_verdict({"p": shares})
+    assert "should: 1 of 3 shares" in verdict
     shares["trips"] = _share(4878)
-    told = calibration.calibration_verdict({"p": shares}).partition("Beyond chance: ")[
-        2
-    ]
-    assert told.startswith("p (trips) too narrow: 48.8 % inside the 50 % interval")
+    verdict = calibration.calibration_verdict({"p": shares}).partition(
+        "Beyond chance: "
+    )[2]
+    assert verdict.startswith("p (trips) too narrow: 48.8 % inside the 50 % interval")
     # The same share is nothing to speak of among many others.
     many = {f"q-{number}": {"trips": _share(5000)} for number in range(30)}
     assert calibration.calibration_verdict({"p": shares, **many}).startswith(
@@ -354,7 +360,7 @@ def test_all_shares_are_judged_at_once() -> None:
     )
 
 
-def test_forecasts_that_are_surely_and_far_too_narrow_are_warned_of(
+def test_far_too_narrow_forecasts_raise_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def trips(share: float, effective: float = 400.0) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def test_running_ratios_are_taken_seed_by_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("last", [-4.0, -2.0])
-def test_a_ratio_to_what_is_not_above_zero_is_told(last: float, tmp_path: Path) -> None:
+def test_ratio_to_a_nonpositive_total_is_reported(last: float, tmp_path: Path) -> None:
     rewards = {"mine": [[1.0, 1.0], [1.0, 1.0]], "best": [[2.0, last], [4.0, 4.0]]}
     (picture,) = run_charts(write_run(tmp_path, rewards, derived=[RATIO]))["derived"]
     assert (
@@ -68,21 +68,21 @@ def test_a_ratio_to_what_is_not_above_zero_is_told(last: float, tmp_path: Path) 
 
 
 def test_regret_against_the_number_of_rounds(tmp_path: Path) -> None:
-    """What is run again has its own total for every T, others that of their first rounds."""
+    """Rerun policies have their own total for every T, others that of their first rounds."""
     rewards = {"again": [[0.0, 1.0, 2.0, 3.0]], "once": [[5.0, 6.0, 7.0, 8.0]]}
     run = write_run(tmp_path, rewards, horizons=[2])
     write_run(tmp_path / "horizons" / "2", {"again": [[20.0, 30.0]]})
     (picture,) = run_charts(run)["horizons"]
-    again, once = picture.panels[0].series  # type: ignore[union-attr]
-    assert again.x.tolist() == once.x.tolist() == [2, 4]
-    assert again.y.tolist() == [52.0, 10.0]
+    rerun, once = picture.panels[0].series  # type: ignore[union-attr]
+    assert rerun.x.tolist() == once.x.tolist() == [2, 4]
+    assert rerun.y.tolist() == [52.0, 10.0]
     assert once.y.tolist() == [13.0, 30.0]
     assert picture.caption.startswith(
         "Policies run again for every T, which they must know in advance: again;"
     )
 
 
-def test_the_growth_of_time_is_told_where_there_is_one(tmp_path: Path) -> None:
+def test_growth_of_time_is_reported_where_present(tmp_path: Path) -> None:
     rounds = 400
     for name, power in {"flat": 0.0, "square": 2.0}.items():
         seconds = (1e-6 * np.arange(1, rounds + 1) ** power).astype(np.float32)

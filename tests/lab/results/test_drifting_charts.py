@@ -21,7 +21,7 @@ from superarm.lab.report.svg import svg_chart
 from superarm.lab.results.charts import run_charts
 from superarm.lab.results.pictures import Chart, Picture, Series
 from superarm.lab.results.styles import shade
-from superarm.lab.simulation.illustrations import TruthRecord, write_shown
+from superarm.lab.simulation.illustrations import TruthRecord, write_illustration
 from superarm.lab.simulation.run import Run
 from superarm.lab.simulation.run_spec import write_spec
 from superarm.lab.simulation.trace import Trace, write_trace
@@ -53,7 +53,9 @@ def make_run(
 
 def charts(run: Run, about: str, **options: Any) -> list[Chart]:
     return [
-        panel for each in run_charts(run, **options)[about] for panel in each.panels
+        panel
+        for picture in run_charts(run, **options)[about]
+        for panel in picture.panels
     ]  # type: ignore[misc]
 
 
@@ -74,20 +76,20 @@ def test_a_mean_over_rounds_is_followed_round_by_round(tmp_path: Path) -> None:
         np.testing.assert_allclose(series.y, 2.0 * place)
 
 
-def test_units_are_told(tmp_path: Path) -> None:
-    told = {
+def test_units_are_shown(tmp_path: Path) -> None:
+    units = {
         "label": "regret",
         "unit": "°C",
         "kind": "total",
         "better": "down",
         "headline": False,
     }
-    run = make_run(tmp_path, [{}], metrics=[{"regret": told}])
+    run = make_run(tmp_path, [{}], metrics=[{"regret": units}])
     assert charts(run, "derived")[0].y_label == "average regret (°C)"
 
 
 def test_many_swept_settings_have_their_means_in_the_sweep(tmp_path: Path) -> None:
-    """Zero stands a step below the others on a logarithmic axis; marks outside are left out."""
+    """Zero stands a step below the others on a logarithmic axis; marks outside are omitted."""
     values = [0.0, 0.001, 0.003, 0.01, 0.1]
     marks = {"the true ε": 0.01, "far away": 7.0}
     run = make_run(
@@ -117,7 +119,7 @@ def test_many_swept_settings_have_their_means_in_the_sweep(tmp_path: Path) -> No
     )
 
 
-def test_who_is_not_concerned_by_what_is_swept_is_a_thin_line(tmp_path: Path) -> None:
+def test_policies_unaffected_by_the_sweep_are_thin_lines(tmp_path: Path) -> None:
     settings = [{"e": value} for value in (1, 2, 3)]
     spec = {
         "experiment": "x",
@@ -143,7 +145,7 @@ def test_who_is_not_concerned_by_what_is_swept_is_a_thin_line(tmp_path: Path) ->
     )
 
 
-def test_an_experiments_own_bands_are_used_unless_others_are_asked_for(
+def test_experiments_bands_are_the_default(
     tmp_path: Path,
 ) -> None:
     run = make_run(tmp_path, [{}], chart={"band": "std"})
@@ -164,7 +166,7 @@ def test_functions_in_a_few_rounds_from_light_to_dark(tmp_path: Path) -> None:
     rounds, places = np.arange(1, 201), np.array([[0.5], [0.0], [1.0]])
     values = np.zeros((200, 3))
     values[:, 1] = np.linspace(-1.0, 1.0, 200)  # at 0, which becomes the best half-way
-    write_shown(tmp_path, 0, TruthRecord(rounds, values, places))
+    write_illustration(tmp_path, 0, TruthRecord(rounds, values, places))
     (chart,) = charts(run, "truth")
     assert [series.label for series in chart.series] == [
         f"t = {t}" for t in (1, 50, 100, 150, 200)
@@ -182,13 +184,13 @@ def test_functions_in_a_few_rounds_from_light_to_dark(tmp_path: Path) -> None:
 
 
 def test_every_arm_over_the_rounds_and_the_best_of_them(tmp_path: Path) -> None:
-    """Lines without a name have no label, neither beside the chart nor in words."""
+    """Lines without a name have no label, neither next to the chart nor in its text."""
     run = make_run(tmp_path, [{}], chart={"truth": "series"})
     rng = np.random.default_rng(0)
     truth = TruthRecord(
         np.arange(1, 41), rng.normal(20.0, 1.0, (40, 6)), rng.random((6, 2))
     )
-    write_shown(tmp_path, 0, truth)
+    write_illustration(tmp_path, 0, truth)
     (picture,) = run_charts(run)["truth"]
     (chart,) = charts(run, "truth")
     assert [series.label for series in chart.series] == [""] * 6 + ["best"]
@@ -204,16 +206,16 @@ def test_every_arm_over_the_rounds_and_the_best_of_them(tmp_path: Path) -> None:
     assert [len(curve.split("L")) for curve in curves] == [40] * 7
 
 
-def test_whole_numbers_have_whole_ticks() -> None:
-    """There is no day 6.2; where numbers are not whole, ticks need not be."""
-    for x, told in (
+def test_integer_axes_have_integer_ticks() -> None:
+    """There is no day 6.2; ticks are integers only where the numbers are."""
+    for x, ticks in (
         ([6, 7], ["6", "7"]),
         ([6.0, 6.5], ["6", "6.1", "6.2", "6.3", "6.4", "6.5"]),
     ):
         line = Series("", np.array(x), np.ones(2))
         assert [
             *Chart(series=(line,), x_label="x", y_label="y").x_ticks().values()
-        ] == told
+        ] == ticks
 
 
 def test_dots_and_marks_in_files() -> None:
@@ -238,7 +240,7 @@ def _page(run: Run, directory: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (
             {"values": np.zeros((40, 3))},
@@ -259,20 +261,20 @@ def _page(run: Run, directory: Path) -> str:
     ],
 )
 def test_a_damaged_truth_is_named(
-    change: dict[str, Any], told: str, tmp_path: Path
+    change: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     run = make_run(tmp_path, [{}], chart={"truth": "series"})
     good = TruthRecord(np.arange(1, 41), np.zeros((40, 2)), np.zeros((2, 1)))
-    write_shown(tmp_path, 0, good._replace(**change))
+    write_illustration(tmp_path, 0, good._replace(**change))
     with pytest.raises(
-        StateError, match=rf"s0\.npz is damaged: {told}; delete it and run again"
+        StateError, match=rf"s0\.npz is damaged: {message}; delete it and run again"
     ):
         run.truth()
 
 
 @pytest.mark.parametrize("level", [0.0, 3.0, 1e17, -1e17, 1e100])
 @pytest.mark.parametrize("from_zero", [True, False])
-def test_one_value_has_a_range_whatever_its_size(level: float, from_zero: bool) -> None:
+def test_single_value_has_an_axis_range(level: float, from_zero: bool) -> None:
     line = Series("flat", np.full(2, level), np.full(2, level))
     chart = Chart(series=(line,), x_label="x", y_label="y", from_zero=from_zero)
     for low, high in (chart.x_range(), chart.y_range()):
@@ -283,12 +285,12 @@ def test_one_value_has_a_range_whatever_its_size(level: float, from_zero: bool) 
 def test_a_chart_that_was_edited_is_refused(tmp_path: Path) -> None:
     make_run(tmp_path, [{}])
     path = tmp_path / "run.json"
-    for chart, told in (
+    for chart, message in (
         ({"band": "sd"}, "choose 'stderr' or 'std'"),
-        ({"bands": 1}, "no 'bands'"),
+        ({"bands": 1}, "unknown key 'bands'"),
     ):
         path.write_text(json.dumps({**json.loads(path.read_text()), "chart": chart}))
-        with pytest.raises(StateError, match=told):
+        with pytest.raises(StateError, match=message):
             Run.load(tmp_path)
 
 
@@ -296,26 +298,26 @@ def test_a_chart_that_was_edited_is_refused(tmp_path: Path) -> None:
 
 
 def drifting(chart: dict[str, Any], **problem: Any) -> Experiment:
-    given = {
+    settings = {
         "name": "drifting-function",
         "side": 9,
         "dimension": 1,
         "epsilon": 0.3,
         **problem,
     }
-    told = {
+    spec = {
         "id": "x",
         "rounds": 6,
         "seeds": 2,
-        "problem": given,
+        "problem": settings,
         "policies": {"random": {}},
     }
     return Experiment.from_mapping(
-        {**told, "chart": chart, "sweep": {"lengthscale": [0.2, 0.5]}}, "here"
+        {**spec, "chart": chart, "sweep": {"lengthscale": [0.2, 0.5]}}, "here"
     )
 
 
-def test_the_truth_of_the_first_seed_is_what_the_world_says(tmp_path: Path) -> None:
+def test_chart_shows_the_truth_of_the_first_seed(tmp_path: Path) -> None:
     experiment = drifting({"truth": "functions"})
     plan = Plan.make(experiment, out=tmp_path, first_seed=4)
     execute(plan)
@@ -331,7 +333,7 @@ def test_the_truth_of_the_first_seed_is_what_the_world_says(tmp_path: Path) -> N
                 truth.values[step - 1], world.means(world.offer(step))
             )
     before = (tmp_path / "truths" / "s1.npz").read_bytes()
-    (tmp_path / "truths" / "s1.npz").unlink()  # a run goes on where it was cut off
+    (tmp_path / "truths" / "s1.npz").unlink()  # a run resumes where it was interrupted
     (task,) = plan.tasks()
     assert (task.setting_index, task.policies, task.shown) == (1, (), True)
     execute(plan, resume=True)
@@ -339,14 +341,14 @@ def test_the_truth_of_the_first_seed_is_what_the_world_says(tmp_path: Path) -> N
     assert plan.tasks() == []
 
 
-def test_without_a_wish_no_truth_is_written(tmp_path: Path) -> None:
+def test_truth_is_written_only_on_request(tmp_path: Path) -> None:
     execute(Plan.make(drifting({}), out=tmp_path))
     assert not (tmp_path / "truths").exists()
     assert run_charts(Run.load(tmp_path))["truth"] == []
 
 
 @pytest.mark.parametrize(
-    ("truth", "problem", "told"),
+    ("truth", "problem", "message"),
     [
         ("functions", {"dimension": 2}, "needs arms with one feature"),
         (
@@ -356,29 +358,29 @@ def test_without_a_wish_no_truth_is_written(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_truth_that_nobody_could_read_is_refused(
-    truth: str, problem: dict[str, Any], told: str, tmp_path: Path
+def test_unreadable_truth_chart_is_rejected(
+    truth: str, problem: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(SpecError, match=told):
+    with pytest.raises(SpecError, match=message):
         Plan.make(drifting({"truth": truth}, **problem), out=tmp_path)
 
 
 def test_a_function_of_one_dimension_drifts_by_its_equation() -> None:
     """f₂ = √(1 − ε) f₁ + √ε g₂: the g₂ that follows from it is the same for every ε."""
-    fresh = []
+    innovations = []
     for epsilon in (0.3, 0.6):
         world = drifting({}, kernel="matern", nu=1.5, epsilon=epsilon).build_problem(
             seed=1, horizon=2
         )
         first, second = (world.means(world.offer(step)) for step in (1, 2))
-        fresh.append((second - np.sqrt(1.0 - epsilon) * first) / np.sqrt(epsilon))
-    np.testing.assert_allclose(*fresh, atol=1e-12)
+        innovations.append((second - np.sqrt(1.0 - epsilon) * first) / np.sqrt(epsilon))
+    np.testing.assert_allclose(*innovations, atol=1e-12)
     x = world.offer(1).arms.features
     assert x.shape == (9, 1)
     r = np.sqrt(3.0) * np.abs(x - x.T) / 0.2
     root = np.linalg.cholesky((1.0 + r) * np.exp(-r))
     # Any root of the covariance is right: the whitened draw is as long as the normals behind it.
-    for step, drawn in ((1, first), (2, fresh[0])):
+    for step, drawn in ((1, first), (2, innovations[0])):
         length = np.linalg.norm(Streams(1, "truth").at(step).standard_normal(9))
         assert np.linalg.norm(np.linalg.solve(root, drawn)) == pytest.approx(
             length, rel=1e-6

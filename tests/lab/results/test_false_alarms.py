@@ -24,7 +24,7 @@ def alarms(runs: int, **error: float) -> int:
     return round(runs * judging.alarms(judging.scattered, runs, 0, **size))
 
 
-def test_a_right_model_is_rarely_called_wrong_and_a_wrong_one_is_noticed() -> None:
+def test_right_models_rarely_raise_alarms_and_wrong_ones_do() -> None:
     """At most 5 % are: so few runs have more than four alarms with a probability of less than 1e-4."""
     runs = 8
     most = int(stats.binom.isf(1e-4, runs, 0.05))
@@ -54,7 +54,7 @@ def test_false_alarms_are_as_rare_as_promised(
     [case for case in judging.NULL if case not in BEYOND],
     ids=lambda case: case.name,
 )
-def test_claims_of_which_nothing_is_true_are_rarely_decided(case: judging.Case) -> None:
+def test_false_claims_rarely_hold_by_chance(case: judging.Case) -> None:
     holds, fails = judging.shares(case, 1000, 1)
     if "1e-12" in case.name:
         assert (holds, fails) == (0.0, 1.0)  # a tie

@@ -1,4 +1,4 @@
-"""What a run with movement shows: running totals, a tree, and how it crosses another policy."""
+"""Charts of runs with movement: running totals, a tree, and crossings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from superarm.core.errors import SpecError, StateError
 from superarm.lab import report as reports
 from superarm.lab.experiments import Experiment, Plan, execute, load_experiment
 from superarm.lab.results.charts import run_charts
-from superarm.lab.simulation.illustrations import TreeMasses, write_masses, write_shown
+from superarm.lab.simulation.illustrations import (
+    TreeMasses,
+    write_illustration,
+    write_masses,
+)
 from superarm.lab.simulation.run import Run
 from superarm.lab.simulation.run_spec import write_spec
 from superarm.lab.simulation.trace import Trace, write_trace
@@ -51,8 +55,8 @@ def make_run(directory: Path, **extra: Any) -> Run:
 def test_running_totals_of_the_settings_that_are_named(tmp_path: Path) -> None:
     run = make_run(tmp_path, chart={"curves": CURVES})
     (picture,) = run_charts(run)["totals"]
-    told = [(panel.title, panel.y_label) for panel in picture.panels]  # type: ignore[union-attr]
-    assert told == [
+    labels = [(panel.title, panel.y_label) for panel in picture.panels]  # type: ignore[union-attr]
+    assert labels == [
         ("rho = 4.0", "energy"),
         ("rho = 1.0", "cumulative regret"),
         ("rho = 4.0", "cumulative regret"),
@@ -66,7 +70,7 @@ def test_running_totals_of_the_settings_that_are_named(tmp_path: Path) -> None:
     assert run_charts(make_run(tmp_path / "plain"))["totals"] == []
 
 
-def test_settings_are_named_by_lists_and_by_what_is_not_swept(tmp_path: Path) -> None:
+def test_settings_are_selected_by_lists_and_by_unswept_keys(tmp_path: Path) -> None:
     """As in claims: ``where`` means the same to both."""
     both, none = {"rho": [1.0, 4.0], "side": 3}, {"side": 4}
     curves = [{"metric": "energy", "where": where} for where in (both, none)]
@@ -86,7 +90,7 @@ def test_a_tree_is_drawn_by_walking_around_it(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     assert run.tree() is None
     assert run_charts(run)["tree"] == []
-    write_shown(tmp_path, 0, tree)
+    write_illustration(tmp_path, 0, tree)
     read = run.tree()
     assert read is not None
     np.testing.assert_array_equal(read.parent, tree.parent)
@@ -96,7 +100,7 @@ def test_a_tree_is_drawn_by_walking_around_it(tmp_path: Path) -> None:
     edges = {frozenset(pair) for pair in pairwise(points)}
     assert len(edges) == len(tree.parent) - 1  # each edge, there and back
     assert len(line.x) == 2 * len(edges) + 1
-    leaves = {(line.x[at], line.y[at]) for at in line.marked}
+    leaves = {(line.x[index], line.y[index]) for index in line.marked}
     assert sorted(x for x, _ in leaves) == list(range(6))
     assert line.y.max() == 0.0
     assert line.y.min() == -len(tree.levels)
@@ -118,15 +122,15 @@ def test_a_damaged_tree_is_named(tmp_path: Path) -> None:
         *([{"metric": 3}], [{"metric": "regret", "where": 3}]),
     ],
 )
-def test_curves_that_say_nothing_are_refused(curves: Any, tmp_path: Path) -> None:
-    told = {"id": "x", "rounds": 3, "seeds": 1, "problem": {"name": "movement-field"}}
+def test_empty_curves_are_rejected(curves: Any, tmp_path: Path) -> None:
+    spec = {"id": "x", "rounds": 3, "seeds": 1, "problem": {"name": "movement-field"}}
     with pytest.raises(SpecError, match=r"x: \[chart\]: .*(curve|where is 3)"):
         Experiment.from_mapping(
-            {**told, "policies": {"gp-md": {}}, "chart": {"curves": curves}}, "x"
+            {**spec, "policies": {"gp-md": {}}, "chart": {"curves": curves}}, "x"
         )
 
 
-def test_curves_of_what_is_not_there_are_refused_before_anything_runs(
+def test_curves_of_missing_metrics_are_rejected_before_anything_runs(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "x.toml"
@@ -146,7 +150,7 @@ def test_curves_of_what_is_not_there_are_refused_before_anything_runs(
         load_experiment(str(path))
 
 
-def test_a_whole_run_from_spec_to_page(tmp_path: Path) -> None:
+def test_run_from_spec_to_page(tmp_path: Path) -> None:
     experiment = Experiment.from_mapping(
         {
             "id": "mine",
@@ -187,9 +191,9 @@ def test_a_whole_run_from_spec_to_page(tmp_path: Path) -> None:
     reports.write_report(run, [], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "A tree over the actions" in page
-    told = page[page.index("cannot rank policies") :].partition("</p>")[0]
+    sentence = page[page.index("cannot rank policies") :].partition("</p>")[0]
     assert not any(
-        knows in told for knows in ("offline", "md-known")
+        knows in sentence for knows in ("offline", "md-known")
     )  # no rivals of learners
     assert "Over the rounds" in page
 
@@ -223,7 +227,7 @@ def test_probabilities_are_those_of_the_last_round(
     def stop(*args: object) -> None:
         raise KeyboardInterrupt
 
-    for written in ("write_shown", "write_masses", "write_trace"):
+    for written in ("write_illustration", "write_masses", "write_trace"):
         out = tmp_path / written
         plan = Plan.make(experiment, out=out)
         with monkeypatch.context() as patched:
@@ -233,7 +237,7 @@ def test_probabilities_are_those_of_the_last_round(
         execute(plan, resume=True)
     for name in names:
         content = (tmp_path / "whole" / "trees" / name).read_bytes()
-        for other in ("grown", "write_shown", "write_masses", "write_trace"):
+        for other in ("grown", "write_illustration", "write_masses", "write_trace"):
             assert (tmp_path / other / "trees" / name).read_bytes() == content, (
                 other,
                 name,
@@ -249,7 +253,7 @@ def test_probabilities_are_written_on_the_tree(tmp_path: Path) -> None:
     q = descent.step(descent.at(0), [4.0, 2.0, 2.0, 0.0, 1.0, 1.0])
     run = make_run(tmp_path)
     assert run.tree_masses() is None
-    write_shown(tmp_path, 0, tree)
+    write_illustration(tmp_path, 0, tree)
     write_masses(tmp_path, 0, run.policies, TreeMasses(tree, q, "other"))
     read = run.tree_masses()
     assert read is not None
@@ -259,12 +263,14 @@ def test_probabilities_are_written_on_the_tree(tmp_path: Path) -> None:
     z = tree.masses(descent.distribution(q))
     vertices, edges = picture.panels
     noted = [int(text) for series in vertices.series for _, text in series.notes]  # type: ignore[union-attr]
-    assert noted == [round(100.0 * each) for each in z if each >= 0.015]
+    assert noted == [
+        round(100.0 * probability) for probability in z if probability >= 0.015
+    ]
     assert noted[0] == 100
     on_edges = [int(text) for series in edges.series for _, text in series.notes]  # type: ignore[union-attr]
     assert on_edges == [
-        round(100.0 * each)
-        for each, mass in zip(q[1:], z[1:], strict=True)
+        round(100.0 * probability)
+        for probability, mass in zip(q[1:], z[1:], strict=True)
         if mass >= 0.015
     ]
 

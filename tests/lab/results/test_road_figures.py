@@ -1,4 +1,4 @@
-"""Runs on roads: figures that hold what they should."""
+"""Runs on roads: the contents of figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from superarm.lab import report as reports
 from superarm.lab.results import calibration
 from superarm.lab.results import roads as road_results
 from superarm.lab.results.charts import group_pictures, regret_chart, run_charts
-from superarm.lab.results.maps import doubt_pictures, networks_picture, visit_pictures
+from superarm.lab.results.maps import (
+    networks_picture,
+    uncertainty_pictures,
+    visit_pictures,
+)
 from superarm.lab.results.pictures import Chart, Map, Picture
 from superarm.lab.simulation.run import Run
 
@@ -61,12 +65,12 @@ def test_maps_show_visits_and_ends(make_run: MakeRun, tmp_path: Path) -> None:
             )
 
 
-def test_maps_show_what_is_uncertain(make_run: MakeRun, tmp_path: Path) -> None:
+def test_maps_show_uncertainty(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    (picture,) = doubt_pictures(run)
+    (picture,) = uncertainty_pictures(run)
     assert [panel.title for panel in maps(picture)] == list(
         SIX
-    )  # baselines know nothing
+    )  # baselines have no posterior
     for panel in maps(picture):
         audit = run.audit(panel.title, 0, 3)
         assert audit is not None
@@ -74,7 +78,7 @@ def test_maps_show_what_is_uncertain(make_run: MakeRun, tmp_path: Path) -> None:
         assert sorted(shown) == list(range(EDGES))
         lowest = [audit["std"][layer.edges].min() for layer in panel.layers]
         assert lowest == sorted(lowest, reverse=True)  # what is known lies on top
-    assert doubt_pictures(make_run(tmp_path / "b", audited=())) == []
+    assert uncertainty_pictures(make_run(tmp_path / "b", audited=())) == []
 
 
 def test_drawn_maps_have_roads_ends_and_a_key(
@@ -126,7 +130,7 @@ def test_networks_show_every_trip_once(
     assert group_pictures([bare]) == []
 
 
-def test_curves_that_would_lie_on_the_axis_have_a_logarithmic_one(
+def test_curves_of_very_different_size_use_a_logarithmic_scale(
     make_run: MakeRun, tmp_path: Path
 ) -> None:
     """Regret grows with a policy's place: the fourteenth has more than ten times the first's."""
@@ -140,7 +144,7 @@ def test_curves_that_would_lie_on_the_axis_have_a_logarithmic_one(
     assert thin == ["prior"]
 
 
-def test_a_curve_below_zero_keeps_the_axis_as_it_is(
+def test_curve_below_zero_does_not_change_the_axis(
     make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a policy that does better than the one that regret is counted from."""
@@ -149,8 +153,8 @@ def test_a_curve_below_zero_keeps_the_axis_as_it_is(
         Run.cumulative,
     )
 
-    def below(self: Run, policy: str, *given: Any, **named: Any) -> Any:
-        totals = cumulative(self, policy, *given, **named)
+    def below(self: Run, policy: str, *arguments: Any, **named: Any) -> Any:
+        totals = cumulative(self, policy, *arguments, **named)
         return -totals if policy == "p3" else totals
 
     monkeypatch.setattr(Run, "cumulative", below)
@@ -212,13 +216,13 @@ def test_calibration_picture(make_run: MakeRun, tmp_path: Path) -> None:
         "truth of edges",
         "truth of trips",
     ]
-    found = calibration.calibrations(run)
+    calibrations = calibration.calibrations(run)
     for title in ("edges", "truth of trips"):
         right, *drawn = panels[title].series
         assert not right.y.any()
         assert [series.label.split()[0] for series in drawn] == list(SIX)
-        for series, told in zip(drawn, found.values(), strict=True):
-            levels = told[title]
+        for series, by_kind in zip(drawn, calibrations.values(), strict=True):
+            levels = by_kind[title]
             np.testing.assert_allclose(
                 series.x, [100 * level.level for level in levels]
             )

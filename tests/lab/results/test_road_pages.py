@@ -1,7 +1,8 @@
-"""Runs on roads: pages that hold what they should."""
+"""Runs on roads: the contents of pages."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from collections.abc import Callable
@@ -11,9 +12,11 @@ import numpy as np
 
 from superarm.core.road_map import RoadMap
 from superarm.lab import report as reports
+from superarm.lab.report.pages import figure
 from superarm.lab.results import calibration
 from superarm.lab.results import roads as road_results
 from superarm.lab.results.formats import plus_minus
+from superarm.lab.results.maps import visit_pictures
 from superarm.lab.results.pictures import Chart, Series
 from superarm.lab.simulation.run import Run
 
@@ -40,8 +43,8 @@ def test_the_page_has_maps_energy_and_calibration(
             f'<td class="number">{plus_minus(*pair)}</td>' for pair in row.values()
         )
         assert f"{policy}</th>{numbers}" in text
-    for told in calibration.calibrations(run).values():
-        for level in itertools.chain(*told.values()):
+    for by_kind in calibration.calibrations(run).values():
+        for level in itertools.chain(*by_kind.values()):
             assert f"{100 * level.observed:.1f} ± {100 * level.stderr:.1f}" in text
     assert "energy per trip (Wh)" in text
     assert "true_energy" not in text.partition("<h2>Settings")[0]
@@ -86,7 +89,21 @@ def test_pages_of_odd_runs(make_run: MakeRun, tmp_path: Path) -> None:
     assert "Where they drove" not in written(bare, tmp_path)
 
 
-def test_the_page_of_a_whole_city_is_small(
+def test_names_of_pictures_become_valid_ids(make_run: MakeRun, tmp_path: Path) -> None:
+    [picture] = visit_pictures(make_run(tmp_path), SIX[:2])
+    pages = set()
+    for name in ('a "name" <b>', 'a "name" <c>'):
+        page = figure(dataclasses.replace(picture, name=name))
+        [identifier] = re.findall(r' id="([^"]*)"', page)
+        assert re.fullmatch(r"[A-Za-z0-9_-]+", identifier)
+        assert f'<use href="#{identifier}"/>' in page
+        assert "<b>" not in page
+        pages.add(identifier)
+    assert len(pages) == 2
+    assert ' id="plain-0"' in figure(dataclasses.replace(picture, name="plain"))
+
+
+def test_page_of_a_full_city_is_small(
     make_run: MakeRun, chain: MakeMap, tmp_path: Path
 ) -> None:
     run = make_run(tmp_path, roads=(chain(6000),))

@@ -28,7 +28,7 @@ SCHEDULES = ("gp-ucb", "gp-ucb-half", "gp-bucb", "gp-bucb-half")
 EDGES = 30  # of every map that is not given
 
 
-def test_visits_and_routes_against_loops(make_run: MakeRun, tmp_path: Path) -> None:
+def test_visits_and_routes_match_plain_loops(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path)
     for seed in run.seeds:
         slow = [0] * EDGES
@@ -67,29 +67,29 @@ Group = list[tuple[float, list[float]]]
 
 
 def slow_design_effect(groups: dict[Any, Group]) -> float:
-    found = [1.0]
+    effects = [1.0]
     sizes = [sum(size for size, _ in rows) for rows in groups.values()]
     count = sum(sizes)
-    for at in range(len(LEVELS)):
+    for index in range(len(LEVELS)):
         inside = sum(
-            size * shares[at] for rows in groups.values() for size, shares in rows
+            size * shares[index] for rows in groups.values() for size, shares in rows
         )
         share = inside / count
         # Each is 1 or 0: Σ (x − c)² over all of them is m c (1 − c).
         squares = count * share * (1.0 - share)
         sums = [
-            sum(size * (shares[at] - share) for size, shares in rows)
+            sum(size * (shares[index] - share) for size, shares in rows)
             for rows in groups.values()
         ]
         if squares:
             among = len(groups) / (len(groups) - 1.0)
-            found.append(among * sum(each**2 for each in sums) / squares)
+            effects.append(among * sum(total**2 for total in sums) / squares)
     together = sum(size**2 for size in sizes) / count
-    return min(max(found), together) if together > 1.0 else 1.0
+    return min(max(effects), together) if together > 1.0 else 1.0
 
 
 @pytest.mark.slow
-def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:
+def test_coverage_matches_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path, settings=({"route": "x-a"}, {"route": "x-b"}))
     rows = calibration.calibrations(run)
     assert list(rows) == list(SIX)  # nothing is forecast by baselines
@@ -105,7 +105,7 @@ def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
             truths = [
                 float(abs(audit["true_score"][t]) <= quantile) for quantile in QUANTILES
             ]
-            for kind, group, found in (
+            for kind, group, coverage in (
                 ("edges", (seed, t), (size, audit["within"][t].tolist())),
                 (
                     "first visits",
@@ -116,16 +116,16 @@ def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
                 ("truth of edges", seed, (size, audit["true_within"][t].tolist())),
                 ("truth of trips", seed, (1.0, truths)),
             ):
-                if found[0]:
-                    kinds[kind].setdefault(group, []).append(found)
+                if coverage[0]:
+                    kinds[kind].setdefault(group, []).append(coverage)
         for kind, groups in kinds.items():
             every = [pair for pairs in groups.values() for pair in pairs]
             count = sum(size for size, _ in every)
             design = slow_design_effect(groups)
-            for at, level in enumerate(LEVELS):
-                share = row[kind][at]
+            for position, level in enumerate(LEVELS):
+                share = row[kind][position]
                 assert share.observed == pytest.approx(
-                    sum(n * each[at] for n, each in every) / count
+                    sum(n * shares[position] for n, shares in every) / count
                 )
                 assert share.judged == count
                 assert share.effective == pytest.approx(count / design)
@@ -138,7 +138,7 @@ def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
                 assert share.groups == len(groups)
 
 
-def test_energies_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:
+def test_energies_match_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path, rounds=25, seeds=3)
     rows = road_results.trip_energies(run, 0)
     overall = [row["energy per trip (Wh)"].mean for row in rows.values()]
@@ -148,14 +148,14 @@ def test_energies_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
         for policy in run.policies
     }
     for policy, row in rows.items():
-        each, base = series[policy], series["fastest"]
+        own, base = series[policy], series["fastest"]
         expected = {
-            "energy per trip (Wh)": [e.mean() for e in each],
+            "energy per trip (Wh)": [e.mean() for e in own],
             "difference from fastest": [
-                (e - b).mean() for e, b in zip(each, base, strict=True)
+                (e - b).mean() for e, b in zip(own, base, strict=True)
             ],
-            "first 2 rounds": [e[:2].mean() for e in each],
-            "last 2 rounds": [e[-2:].mean() for e in each],
+            "first 2 rounds": [e[:2].mean() for e in own],
+            "last 2 rounds": [e[-2:].mean() for e in own],
         }
         assert list(row) == list(expected)
         for title, values in expected.items():
@@ -172,9 +172,9 @@ def test_widths_in_plain_arithmetic(
     rounds = np.array([1, 2, 10, 500])
 
     def beta(policy: str, setting: int) -> list[float]:
-        found = road_results.schedule_of(run, policy, setting, arms)
-        assert found is not None
-        return [found.width(int(t), lambda count: 0.0) ** 2 for t in rounds]
+        schedule = road_results.schedule_of(run, policy, setting, arms)
+        assert schedule is not None
+        return [schedule.width(int(t), lambda count: 0.0) ** 2 for t in rounds]
 
     for policy, scale in (("gp-ucb", 1.0), ("gp-ucb-half", 0.5)):
         expected = [
@@ -215,7 +215,7 @@ def test_names_and_trips(make_run: MakeRun, chain: MakeMap, tmp_path: Path) -> N
     assert road_results.trip_name(make_run(tmp_path / "b", ("x",)), 0) == "tests/roads"
 
 
-def test_windows_hold_what_was_driven(chain: MakeMap) -> None:
+def test_windows_contain_the_driven_routes(chain: MakeMap) -> None:
     roads = chain(400)
     driven = np.array([10, 50, 51])
     window = maps.window_around(roads, driven)

@@ -1,4 +1,4 @@
-"""Whether seeds decide, against scipy, the formulas, and simulated seeds of which nothing is true."""
+"""Whether seeds decide, against scipy, the formulas, and simulated seeds without any effect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_t_is_students() -> None:
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_skewness_is_taken_out_where_it_speaks_against_the_lead(sign: float) -> None:
+def test_skewness_is_corrected_when_it_weakens_the_lead(sign: float) -> None:
     """A long tail on the side of the lead is no reason to doubt it; one on the other side is."""
     values = sign * np.array([1.0, 4.0, 4.0, 4.5, 4.2, 3.9])  # its tail is towards zero
     n, lead = len(values), lead_of(values)
@@ -59,7 +59,7 @@ def test_limits_are_students_after_bonferroni(seeds: int, comparisons: int) -> N
     assert needed_errors(seeds, comparisons) == pytest.approx(expected, rel=1e-9)
 
 
-def test_what_happens_in_fewer_than_one_seed_of_ten_is_left_out_of_account() -> None:
+def test_events_in_under_a_tenth_of_seeds_are_ignored() -> None:
     """Of 28 seeds 10.1 % may be missed, of 29 9.8 %."""
     small = [lead_of(np.full(seeds, 0.01), scale=1.0) for seeds in (28, 29, 200)]
     assert [lead.strength() > 1.0 for lead in small] == [False, True, True]
@@ -94,7 +94,7 @@ def test_only_a_lead_in_the_wrong_direction_is_corrected_for_comparisons() -> No
     )
 
 
-def test_few_seeds_and_ties_decide_nothing() -> None:
+def test_few_seeds_and_ties_are_inconclusive() -> None:
     assert LEAST_SEEDS == 4
     for count in range(1, 4):
         assert lead_of(np.full(count, 5.0)).strength() == 0.0
@@ -136,7 +136,7 @@ def decided(values: Floats, comparisons: int = 1, shared: float = 0.0) -> int:
 
 
 def most_by_chance(chance: float, count: int) -> float:
-    """What a binomial count exceeds with a probability of less than one in a million."""
+    """The count that a binomial exceeds with a probability below one in a million."""
     return float(stats.binom.isf(1e-6, count, chance))
 
 
@@ -148,7 +148,7 @@ def test_equal_means_are_rarely_decided() -> None:
         assert decided(normal) <= most_by_chance(0.02, count)
 
 
-def test_days_that_seeds_share_are_rarely_taken_for_more_than_they_are() -> None:
+def test_shared_days_are_rarely_overcounted() -> None:
     """72 days without any effect, of which five seeds draw 40 each."""
     rng, count, chance = np.random.default_rng(1), 2000, 0.02
     rows = np.empty((count, 5))
@@ -184,7 +184,7 @@ def autocorrelated(rng: np.random.Generator, rows: int, keep: float) -> Floats:
     return series
 
 
-def test_autocorrelated_records_are_rarely_taken_for_more_than_they_are() -> None:
+def test_autocorrelated_records_are_rarely_overcounted() -> None:
     """Series with the mean zero, of 240 rows that are worth 240 (1 − r)/(1 + r) = 8 independent ones.
 
     Taken as 240 seeds, most of them are decided. 2 % would be if the number 8 were known; it is

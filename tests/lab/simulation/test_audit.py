@@ -62,7 +62,7 @@ def test_a_forecast_adds_up() -> None:
     assert std == pytest.approx(np.sqrt(4.0 + 2 * 0.25))
 
 
-def test_noise_of_its_own_counts_in_place_of_the_models() -> None:
+def test_stated_noise_replaces_the_models_noise() -> None:
     cov, noise = (
         np.array([[2.0, 0.5], [0.5, 1.0]]),
         np.array([[3.0, 0.25], [0.25, 0.5]]),
@@ -109,18 +109,20 @@ def test_forecasts_are_judged_by_their_own_widths(summed) -> None:
         total_widths=of_totals,
     )
     offer = Offer(step=1, arms=Arms.numbered(np.arange(5.0)[:, None]))
-    rewards, at = np.array([1.5, 1.5]), np.arange(2)
+    rewards, positions = np.array([1.5, 1.5]), np.arange(2)
     seen = (
         Feedback(
-            positions=at,
+            positions=positions,
             rewards=rewards.sum(keepdims=True),
             sums=np.zeros(2, dtype=int),
         )
         if summed
-        else Feedback(positions=at, rewards=rewards)
+        else Feedback(positions=positions, rewards=rewards)
     )
     audit = Audit(policy, 1)
-    audit.record(forecast, Decision(step=1, action=None, positions=at), seen, None)
+    audit.record(
+        forecast, Decision(step=1, action=None, positions=positions), seen, None
+    )
     arrays = audit.arrays(offer)
     expected = 3.0 / np.sqrt(5.0) / 2.0 * QUANTILES[0]
     assert arrays["score"][0] == pytest.approx(expected, rel=1e-6)
@@ -136,7 +138,7 @@ def test_only_what_learns_is_audited(played) -> None:
         assert played[name].audit is not None
 
 
-def test_an_audit_is_what_a_slow_replay_finds(world, played) -> None:
+def test_audit_matches_a_slow_replay(world, played) -> None:
     trajectory = played["gp-ts"]
     policy = route_ts(world.model)
     from superarm.core.streams import Streams
@@ -160,11 +162,13 @@ def test_an_audit_is_what_a_slow_replay_finds(world, played) -> None:
             assert trajectory.audit["within"][step - 1, level] == pytest.approx(
                 np.mean(inside)
             )
-            fresh = [inside[i] for i in range(len(route)) if route[i] not in driven]
-            assert trajectory.audit["firsts"][step - 1] == len(fresh)
-            if fresh:
+            first_driven = [
+                inside[i] for i in range(len(route)) if route[i] not in driven
+            ]
+            assert trajectory.audit["firsts"][step - 1] == len(first_driven)
+            if first_driven:
                 assert trajectory.audit["first"][step - 1, level] == pytest.approx(
-                    np.mean(fresh)
+                    np.mean(first_driven)
                 )
             true = np.abs(world.energies[route] - mean) <= width * np.sqrt(
                 np.diagonal(cov)
@@ -201,7 +205,7 @@ def test_an_audit_is_what_a_slow_replay_finds(world, played) -> None:
 
 
 def test_forecasts_are_judged_where_all_arms_were_seen() -> None:
-    """One reward of three is no total; what is learned from it is information all the same."""
+    """One reward of three is not a total, but it adds information."""
     policy = IndexPolicy(
         posterior=StreamingGP(SquaredExponential(), 0.1),
         rule=Greedy(),
@@ -225,7 +229,7 @@ def test_forecasts_are_judged_where_all_arms_were_seen() -> None:
     assert (arrays["information"] > 0.0).tolist() == [True, True, False, True]
 
 
-def test_who_is_sure_and_wrong_is_infinitely_far_away() -> None:
+def test_zero_variance_and_wrong_mean_is_infinitely_far() -> None:
     """Two arms without variance; the truth of their sum is above, below and at what is forecast."""
     policy = IndexPolicy(
         posterior=StreamingGP(SquaredExponential(), 0.1),
@@ -258,7 +262,7 @@ def test_lemma_a12_holds_in_every_run(world, played) -> None:
         assert used <= allowed * (1.0 + 1e-5), name
 
 
-def test_what_was_learned_can_be_taken_up_again(world, played) -> None:
+def test_learned_posterior_can_be_resumed(world, played) -> None:
     state = state_from_bytes(state_to_bytes(played["gp-ts"].state))
     policy = route_ts(world.model).restored(state)
     belief = policy.beliefs(world.offer(1))
@@ -286,14 +290,14 @@ def test_noise_cannot_hide_a_posterior_without_variance(world) -> None:
             feedback,
             world.truth(offer),
         )
-    good, bad = (each.arrays(offer) for each in (honest, sure))
+    good, bad = (auditor.arrays(offer) for auditor in (honest, sure))
     # The truth is N(mean, cov) given what was seen; with no variance no energy is hit.
     assert bad["true_within"].max() == 0.0
     assert np.nanmean(good["true_within"][:, 2]) > 0.75
     assert np.nanmean(bad["first"][:, 2]) < np.nanmean(good["first"][:, 2]) - 0.15
 
 
-def test_well_specified_intervals_cover_what_they_should() -> None:
+def test_well_specified_intervals_have_nominal_coverage() -> None:
     # 12 seeds x 30 trips; given the past a trip is inside its 90 % interval with probability 0.9,
     # so the number inside is a sum of martingale differences: 5 standard deviations of a binomial.
     inside = trips = 0
@@ -307,21 +311,21 @@ def test_well_specified_intervals_cover_what_they_should() -> None:
     assert abs(inside - 0.9 * trips) < 5.0 * np.sqrt(0.09 * trips)
 
 
-def test_a_watcher_hears_the_forecast_of_before(world, played) -> None:
-    """What the audit was made from; none for a policy that makes none."""
-    heard = {}
+def test_watcher_receives_the_forecast_made_before_feedback(world, played) -> None:
+    """The forecasts behind the audit; none for a policy without forecasts."""
+    recorded = {}
 
     def watch(name, offer, decision, feedback, forecast) -> None:
-        heard[name, offer.step] = (feedback, forecast)
+        recorded[name, offer.step] = (feedback, forecast)
 
     policies = {
         "gp-ts": route_ts(world.model),
         "shortest": known_cost(world.model, cost="length"),
     }
     simulate(world, policies, rounds=3, seed=1, watch=watch)
-    assert all(heard["shortest", step][1] is None for step in (1, 2, 3))
+    assert all(recorded["shortest", step][1] is None for step in (1, 2, 3))
     for step in (1, 2, 3):
-        feedback, forecast = heard["gp-ts", step]
+        feedback, forecast = recorded["gp-ts", step]
         mean, std = forecast.total()
         score = (feedback.rewards.sum() - mean) / std
         assert score == pytest.approx(
@@ -334,10 +338,10 @@ def test_arms_are_counted_when_they_are_first_tried() -> None:
     trace = simulate(world, {"gp-ts": route_ts(world.model)}, rounds=6, seed=0)["gp-ts"]
     seen: set[int] = set()
     assert trace.choices is not None
-    for row, fresh in zip(
+    for row, count in zip(
         trace.choices.tolist(), trace.series["distinct_edges"], strict=True
     ):
         new = {edge for edge in row if edge >= 0} - seen
-        assert fresh == len(new)
+        assert count == len(new)
         seen |= new
     assert len(seen) > 20

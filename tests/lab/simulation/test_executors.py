@@ -53,16 +53,16 @@ def test_jobs_and_executors_make_no_difference(
     cell: Callable[[int], dict[str, bytes]],
 ) -> None:
     ways: list[dict[int, dict[str, bytes]]] = [{}, {}, {}]
-    alone, threaded, processed = ways
-    spread(cell, range(4), finished=alone.__setitem__)
+    serial, threaded, processed = ways
+    spread(cell, range(4), finished=serial.__setitem__)
     with ThreadPoolExecutor(2) as pool:
         spread(cell, range(4), executor=pool, finished=threaded.__setitem__)
-        assert pool.submit(int, "3").result() == 3  # the caller's pool is left open
+        assert pool.submit(int, "3").result() == 3  # the caller's pool stays open
     spread(cell, range(4), jobs=2, finished=processed.__setitem__)
-    assert sorted(alone) == [0, 1, 2, 3]
-    assert len({runs["igp-ucb"] for runs in alone.values()}) == 4
-    assert threaded == alone
-    assert processed == alone
+    assert sorted(serial) == [0, 1, 2, 3]
+    assert len({runs["igp-ucb"] for runs in serial.values()}) == 4
+    assert threaded == serial
+    assert processed == serial
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ def test_an_interrupt_waits_until_workers_have_begun() -> None:
     theirs.setblocking(False)
     ours.settimeout(60.0)
     before = signal.getsignal(signal.SIGINT)
-    handler = signal.default_int_handler  # whoever started us may have it ignored
+    handler = signal.default_int_handler  # the parent process may ignore it
     signal.signal(signal.SIGINT, handler)
     wakeup = signal.set_wakeup_fd(theirs.fileno())
     steps = []
@@ -134,7 +134,7 @@ def test_an_interrupt_waits_until_workers_have_begun() -> None:
     assert steps == ["workers begin"]
 
 
-def test_without_an_interrupt_nothing_changes() -> None:
+def test_executor_is_unchanged_without_an_interrupt() -> None:
     handler = signal.getsignal(signal.SIGINT)
     with _defer_interrupts():
         pass

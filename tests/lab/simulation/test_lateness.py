@@ -1,4 +1,4 @@
-"""Feedback that comes late, in part, out of order or never; what was done before; episodes."""
+"""Feedback that is late, partial, out of order or lost; previous actions; episodes."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ ARMS = Arms.numbered(np.arange(5.0)[:, None])
 
 @dataclass
 class Notebook:
-    """A policy that plays arms in turn and writes down what it is told."""
+    """A policy that plays arms in turn and records its feedback."""
 
     exchangeable: bool = True
     deterministic = True
     offers: list[Offer] = field(default_factory=list)
-    heard: list[tuple[int, int, list[int]]] = field(default_factory=list)
-    """Round in which it was heard, round of the decision, positions."""
+    received: list[tuple[int, int, list[int]]] = field(default_factory=list)
+    """Round of arrival, round of the decision, positions."""
 
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
         self.offers.append(offer)
@@ -58,7 +58,7 @@ class Notebook:
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: Any
     ) -> None:
         assert offer.step == decision.step
-        self.heard.append(
+        self.received.append(
             (self.offers[-1].step, offer.step, feedback.positions.tolist())
         )
 
@@ -70,7 +70,7 @@ class Notebook:
 
 
 class Post:
-    """A world that says itself how late its rewards are; an episode begins every four rounds."""
+    """A problem that states its own delays; an episode begins every four rounds."""
 
     direction: Direction = "maximize"
 
@@ -104,10 +104,10 @@ class Post:
         return {"answered": float(len(feedback.positions))}
 
 
-def test_rewards_arrive_when_the_world_says() -> None:
+def test_rewards_arrive_with_the_problems_delays() -> None:
     policy = Notebook()
     simulate(Post(), {"mine": policy}, rounds=6, seed=0)
-    assert sorted(policy.heard) == sorted(
+    assert sorted(policy.received) == sorted(
         [
             (1, 1, [1]),
             (4, 1, [2]),
@@ -122,19 +122,19 @@ def test_rewards_arrive_when_the_world_says() -> None:
     )
 
 
-def test_a_policy_that_needs_order_hears_in_order() -> None:
+def test_ordered_policy_receives_feedback_in_order() -> None:
     policy = Notebook(exchangeable=False)
     simulate(Post(), {"mine": policy}, rounds=8, seed=0)
-    decided = [step for _, step, _ in policy.heard]
+    decided = [step for _, step, _ in policy.received]
     assert decided == sorted(decided)
-    assert [heard for heard in policy.heard if heard[1] == 2] == [
+    assert [received for received in policy.received if received[1] == 2] == [
         (4, 2, [2]),
         (4, 2, [3]),
     ]
-    assert (4, 1, [2]) in policy.heard  # what it waited for
+    assert (4, 1, [2]) in policy.received  # what it waited for
 
 
-def test_the_previous_action_is_the_policys_own_and_episodes_begin_anew() -> None:
+def test_previous_action_is_the_policys_own_and_resets_each_episode() -> None:
     first, second = Notebook(), Notebook()
     runs = simulate(Post(), {"first": first, "second": second}, rounds=6, seed=0)
     assert [offer.previous_action for offer in first.offers] == [
@@ -161,7 +161,7 @@ def test_alpha_regret_of_a_cost_is_against_the_optimum_over_alpha() -> None:
     )
 
 
-def test_of_a_loss_no_share_is_promised() -> None:
+def test_losses_have_no_alpha_guarantee() -> None:
     class Loss(Post):
         def best(self, offer: Offer) -> Best:
             return super().best(offer)._replace(optimum=-1.0)
@@ -191,39 +191,45 @@ def test_delays_are_drawn_for_all_arms_and_are_the_same_for_all() -> None:
     assert len(np.unique(together)) == 1
 
 
-def test_delays_come_on_top_of_what_the_world_says() -> None:
+def test_delays_add_to_the_problems_own() -> None:
     mail = Mail(100, in_order=False)
     offer = Offer(step=1, arms=ARMS)
     decision = Decision(step=1, action=(), positions=np.array([4, 0, 2]))
-    said = Feedback(
+    feedback = Feedback(
         positions=decision.positions, rewards=np.ones(3), delays=np.array([2, 1, 3])
     )
-    # What is lost is lost, whatever the world says.
-    assert list(mail.exchange(offer, decision, said, np.array([5, 0, -1, 0, 3]))) == []
+    # Lost feedback stays lost, whatever delay the problem states.
+    assert (
+        list(mail.exchange(offer, decision, feedback, np.array([5, 0, -1, 0, 3]))) == []
+    )
     arrived = {
-        step: [each.feedback.positions.tolist() for each in mail._arrived(step)]
+        step: [
+            arrival.feedback.positions.tolist() for arrival in mail._take_arrivals(step)
+        ]
         for step in range(9)
     }
-    assert {step: heard for step, heard in arrived.items() if heard} == {
+    assert {step: received for step, received in arrived.items() if received} == {
         6: [[4]],
         7: [[0]],
     }
 
 
-def test_what_is_due_after_the_last_round_comes_if_the_run_goes_on() -> None:
+def test_feedback_due_after_the_last_round_arrives_in_an_extended_run() -> None:
     mail = Mail(3, in_order=True)
     offer = Offer(step=1, arms=ARMS, previous_action=(4,))
     decision = Decision(step=1, action=(), positions=np.arange(3))
-    said = Feedback(
+    first_feedback = Feedback(
         positions=decision.positions, rewards=np.ones(3), delays=np.array([1, 3, 4])
     )
-    assert list(mail.exchange(offer, decision, said, None)) == []
-    assert [each.feedback.positions.tolist() for each in mail._arrived(3)] == [[0]]
-    left = State(kind="left", schema=1, scalars=mail.resume_scalars() or {})
+    assert list(mail.exchange(offer, decision, first_feedback, None)) == []
+    assert [
+        arrival.feedback.positions.tolist() for arrival in mail._take_arrivals(3)
+    ] == [[0]]
+    state = State(kind="left", schema=1, scalars=mail.resume_scalars() or {})
     longer = Mail(4, in_order=True)
-    longer.resume(restored(left), lambda step: Offer(step=step, arms=ARMS))
+    longer.resume(restored(state), lambda step: Offer(step=step, arms=ARMS))
     assert (longer._sent, longer._last_due, longer._later) == (3, 5, 1)
-    ((same, chosen, feedback),) = longer._arrived(4)
+    ((same, chosen, feedback),) = longer._take_arrivals(4)
     assert (same.step, same.previous_action, chosen.positions.tolist()) == (
         1,
         (4,),
@@ -233,22 +239,22 @@ def test_what_is_due_after_the_last_round_comes_if_the_run_goes_on() -> None:
     assert [due for due, *_ in longer._queue] == [5]
 
 
-def test_much_that_is_due_after_the_last_round_is_not_kept(
+def test_excess_feedback_due_after_the_last_round_is_not_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lateness, "_MOST_LATER", 2)
     mail = Mail(1, in_order=False)
     offer = Offer(step=1, arms=ARMS)
     decision = Decision(step=1, action=(), positions=np.arange(3))
-    for rewards, kept in ((2, True), (3, False)):
-        said = Feedback(positions=np.arange(rewards), rewards=np.ones(rewards))
-        for _ in mail.exchange(offer, decision, said, np.arange(1, 6)):
+    for rewards, resumable in ((2, True), (3, False)):
+        feedback = Feedback(positions=np.arange(rewards), rewards=np.ones(rewards))
+        for _ in mail.exchange(offer, decision, feedback, np.arange(1, 6)):
             raise AssertionError("nothing is due yet")
-        assert (mail.resume_scalars() is not None) is kept
+        assert (mail.resume_scalars() is not None) is resumable
         assert len(mail._queue) == 2
 
 
-def test_every_round_has_delays_of_its_own_stream() -> None:
+def test_every_round_draws_delays_from_its_own_stream() -> None:
     late, policy = Lateness(latest=4, lost=0.2), Notebook()
 
     class Prompt(Post):
@@ -263,10 +269,12 @@ def test_every_round_has_delays_of_its_own_stream() -> None:
             due = offer.step + delays[position]
             if delays[position] >= 0 and due <= 30:
                 expected.append((due, offer.step, position))
-    heard = [
-        (when, step, position) for when, step, some in policy.heard for position in some
+    received = [
+        (when, step, position)
+        for when, step, some in policy.received
+        for position in some
     ]
-    assert sorted(heard) == sorted(expected)
+    assert sorted(received) == sorted(expected)
     assert len(expected) > 30
 
 
@@ -283,7 +291,7 @@ def test_rounds_of_late_feedback_are_not_played_at_once() -> None:
     assert policy.posterior.count == 16
 
 
-def test_no_lateness_is_the_same_as_none() -> None:
+def test_zero_lateness_equals_no_lateness() -> None:
     problem = landscape(seed=1, horizon=25, side=8)
     runs = [
         simulate(
@@ -298,7 +306,7 @@ def test_no_lateness_is_the_same_as_none() -> None:
     np.testing.assert_array_equal(runs[0]["mine"].choices, runs[1]["mine"].choices)
 
 
-def test_lateness_costs_and_what_is_lost_is_not_learned() -> None:
+def test_late_feedback_costs_regret_and_lost_feedback_is_not_learned() -> None:
     problem = landscape(seed=1, horizon=30, side=8)
     policies = {"mine": oclok_ucb(problem.model)}
     simulate(problem, policies, rounds=30, seed=1, lateness=Lateness(lost=1.0))
@@ -310,11 +318,11 @@ def test_lateness_costs_and_what_is_lost_is_not_learned() -> None:
     assert late["mine"].posterior.count == 3 * 20
 
 
-def test_a_policy_may_be_one_of_many_without_difference() -> None:
-    """Others that run beside it change neither its offers, nor its noise, nor its delays."""
+def test_policy_results_do_not_depend_on_other_policies() -> None:
+    """Other policies change neither its offers, nor its noise, nor its delays."""
     problem = landscape(seed=2, horizon=30, side=8)
     late = Lateness(latest=5, lost=0.2)
-    alone = simulate(
+    single = simulate(
         problem, {"a": oclok_ucb(problem.model)}, rounds=30, seed=2, lateness=late
     )
     both = simulate(
@@ -324,7 +332,7 @@ def test_a_policy_may_be_one_of_many_without_difference() -> None:
         seed=2,
         lateness=late,
     )
-    np.testing.assert_array_equal(alone["a"].choices, both["a"].choices)
+    np.testing.assert_array_equal(single["a"].choices, both["a"].choices)
 
 
 @pytest.mark.parametrize(
@@ -341,28 +349,28 @@ def test_a_policy_may_be_one_of_many_without_difference() -> None:
         {"together": 3},
     ],
 )
-def test_senseless_lateness_is_refused(options: Any) -> None:
+def test_invalid_lateness_is_rejected(options: Any) -> None:
     with pytest.raises(InputError):
         Lateness(**options)
 
 
-def test_mail_keeps_parts_of_a_feedback_apart() -> None:
+def test_mail_delivers_parts_of_a_feedback_separately() -> None:
     mail = Mail(100, in_order=False)
     offer = Offer(step=1, arms=ARMS)
     decision = Decision(step=1, action=(), positions=np.arange(4))
-    whole = Feedback(
+    feedback = Feedback(
         positions=np.arange(4),
         rewards=np.arange(4.0),
         noise_variance=0.1 + np.arange(4.0),
     )
-    known = mail.exchange(offer, decision, whole, np.array([2, 0, -1, 2, 7]))
-    assert [each.feedback.positions.tolist() for each in known] == [[1]]
+    known = mail.exchange(offer, decision, feedback, np.array([2, 0, -1, 2, 7]))
+    assert [arrival.feedback.positions.tolist() for arrival in known] == [[1]]
     nothing = Feedback(positions=np.empty(0, dtype=np.intp), rewards=np.empty(0))
 
     def after(step: int) -> list[Delivery]:
         own = Decision(step=step, action=(), positions=np.empty(0, dtype=np.intp))
-        heard = mail.exchange(Offer(step=step, arms=ARMS), own, nothing, None)
-        return [each for each in heard if each.offer.step == 1]
+        received = mail.exchange(Offer(step=step, arms=ARMS), own, nothing, None)
+        return [arrival for arrival in received if arrival.offer.step == 1]
 
     assert after(2) == []
     (late,) = after(3)
@@ -408,7 +416,7 @@ def test_propensities_are_recorded_where_they_are_known() -> None:
     assert runs["ucb"].propensities is None
 
 
-def test_propensities_that_are_not_known_are_not_numbers() -> None:
+def test_unknown_propensities_are_nan() -> None:
     class Honest(Notebook):
         def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
             known = {1: 0.25, 2: None, 3: 1.0}[offer.step]

@@ -62,7 +62,7 @@ def same(one: Trace, other: Trace) -> bool:
 
 
 @pytest.mark.parametrize("spec", [CHANGING, FIXED], ids=lambda spec: spec["name"])
-def test_policies_do_not_feel_each_other(spec: Mapping[str, Any]) -> None:
+def test_policies_do_not_affect_each_other(spec: Mapping[str, Any]) -> None:
     together = run(spec, NAMES)
     reversed_order = run(spec, NAMES[::-1])
     for name in NAMES:
@@ -79,8 +79,8 @@ def test_block_size_does_not_matter(
 ) -> None:
     expected = run(spec, NAMES)
     monkeypatch.setattr(runner, "_BLOCK_NUMBERS", numbers)
-    again = run(spec, NAMES)
-    assert all(same(expected[name], again[name]) for name in NAMES)
+    repeated = run(spec, NAMES)
+    assert all(same(expected[name], repeated[name]) for name in NAMES)
 
 
 def test_a_longer_run_begins_like_a_shorter_one() -> None:
@@ -92,7 +92,7 @@ def test_a_longer_run_begins_like_a_shorter_one() -> None:
 
 
 class Costs:
-    """Three arms whose costs are 1, 2, 3; what is drawn is written down."""
+    """Three arms whose costs are 1, 2, 3; records its draws."""
 
     direction: Direction = "minimize"
 
@@ -123,7 +123,7 @@ class Costs:
 
 
 class Scripted:
-    """Plays given positions, and writes down what it is told and which random numbers it gets."""
+    """Plays given positions and records its feedback and random numbers."""
 
     exchangeable = True
 
@@ -187,7 +187,7 @@ PLAN = [[0], [1, 2], [2], [0, 1, 2]]
         ),  # a reward: α × the optimum
     ],
 )
-def test_alpha_regret_is_against_what_the_oracle_promises(
+def test_alpha_regret_uses_the_oracles_guarantee(
     direction: Direction, expected: list[float]
 ) -> None:
     """The optimum is 2, of which the oracle promises a half: to cost at most 4, or to earn 1."""
@@ -203,7 +203,7 @@ def test_alpha_regret_is_against_what_the_oracle_promises(
 
 
 @pytest.mark.parametrize(
-    ("known", "kept"),
+    ("known", "recorded"),
     [
         ([1.0] * 4, False),
         ([None] * 4, False),
@@ -211,15 +211,18 @@ def test_alpha_regret_is_against_what_the_oracle_promises(
         ([0.5, 1.0] * 2, True),
     ],
 )
-def test_propensities_are_kept_unless_all_are_1_or_unknown(
-    known: list[float | None], kept: bool
+def test_propensities_are_recorded_unless_all_are_1_or_unknown(
+    known: list[float | None], recorded: bool
 ) -> None:
     policy = Scripted(PLAN, deterministic=False, propensities=known)
-    found = simulate(Costs(), {"me": policy}, rounds=4, seed=9)["me"].propensities
-    assert (found is not None) == kept
-    if found is not None:
+    propensities = simulate(Costs(), {"me": policy}, rounds=4, seed=9)[
+        "me"
+    ].propensities
+    assert (propensities is not None) == recorded
+    if propensities is not None:
         np.testing.assert_array_equal(
-            found, [np.nan if each is None else each for each in known]
+            propensities,
+            [np.nan if propensity is None else propensity for propensity in known],
         )
 
 
@@ -256,11 +259,13 @@ def test_streams_are_those_of_the_definition() -> None:
     assert (trajectory.seconds >= 0.0).all()
 
 
-def test_deterministic_policies_do_not_feel_how_generators_are_set() -> None:
-    told = {flag: Scripted(PLAN, deterministic=flag) for flag in (True, False)}
-    runs = simulate(Costs(), {"yes": told[True], "no": told[False]}, rounds=4, seed=9)
+def test_deterministic_policies_ignore_generators() -> None:
+    policies = {flag: Scripted(PLAN, deterministic=flag) for flag in (True, False)}
+    runs = simulate(
+        Costs(), {"yes": policies[True], "no": policies[False]}, rounds=4, seed=9
+    )
     assert same(runs["yes"], runs["no"])
-    for one, other in zip(told[True].rewards, told[False].rewards, strict=True):
+    for one, other in zip(policies[True].rewards, policies[False].rewards, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -296,9 +301,12 @@ class HasMetrics(FiniteProblem):
 
 
 def from_finite(kind: type[FiniteProblem]) -> FiniteProblem:
-    made = problem_of(FIXED)
+    problem = problem_of(FIXED)
     return kind(
-        arms=made.arms, truth=made.truth, noise_std=made.noise_std, model=made.model
+        arms=problem.arms,
+        truth=problem.truth,
+        noise_std=problem.noise_std,
+        model=problem.model,
     )
 
 
@@ -315,8 +323,8 @@ def watched_and_not(problem: Any) -> tuple[dict[str, Trace], dict[str, Trace]]:
 
 @pytest.mark.parametrize("kind", [FiniteProblem, Gated, HasMetrics])
 def test_a_watched_run_is_the_same(kind: type[FiniteProblem]) -> None:
-    alone, watched = watched_and_not(from_finite(kind))
-    for name, trajectory in alone.items():
+    unwatched, watched = watched_and_not(from_finite(kind))
+    for name, trajectory in unwatched.items():
         assert same(trajectory, watched[name])
         assert ("reward" in trajectory.series) == (kind is not FiniteProblem)
 
@@ -350,13 +358,13 @@ def test_rounds_that_differ_by_more_than_noise_form_no_table(
 
 
 def test_the_table_is_made_once_for_all_policies() -> None:
-    made = []
+    shapes = []
 
     class Counted(FiniteProblem):
         __slots__ = ()
 
         def table(self, noise: Floats) -> Floats:
-            made.append(noise.shape)
+            shapes.append(noise.shape)
             return self.truth + noise
 
     problem = from_finite(Counted)
@@ -365,12 +373,12 @@ def test_the_table_is_made_once_for_all_policies() -> None:
         for label in ("a", "b", "c")
     }
     runs = simulate(problem, policies, rounds=30, seed=5)
-    assert made == [(30, 20)]
+    assert shapes == [(30, 20)]
     assert same(runs["a"], runs["c"])
 
 
 def test_a_table_is_not_played_twice_by_one_policy() -> None:
-    """Its rounds were learned from: to go on with them would count every reward twice."""
+    """Its rounds are already learned: continuing would count every reward twice."""
     problem = from_finite(FiniteProblem)
     policy = registry.build("policy", "igp-ucb", model=problem.model)
     simulate(problem, {"a": policy}, rounds=30, seed=5)

@@ -1,4 +1,4 @@
-"""A run on disk: whole files, equal bytes, clear errors."""
+"""A run on disk: complete files, equal bytes, clear errors."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def finished(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_trace_comes_back_as_it_was(finished: Path) -> None:
+def test_trace_round_trip(finished: Path) -> None:
     wanted = trace("GP-UCB", 1, 4)
     run = Run.load(str(finished))
     for key, values in wanted.series.items():
@@ -76,7 +76,7 @@ def test_a_trace_comes_back_as_it_was(finished: Path) -> None:
     np.testing.assert_array_equal(run.propensities("GP-UCB", 1, 4), known)
 
 
-def test_equal_traces_give_equal_bytes_whatever_the_clock_and_timing(
+def test_trace_bytes_do_not_depend_on_clock_or_timing(
     tmp_path: Path,
 ) -> None:
     one = write_trace(tmp_path / "a", trace())
@@ -99,7 +99,7 @@ def test_timing_is_there_before_the_cell(
     assert written == ["timings", "cells"]
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_no_rubbish(
+def test_failed_write_keeps_the_old_file_and_no_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "file"
@@ -112,7 +112,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_rubbish(
     with pytest.raises(OSError, match="disk full"):
         atomic_write(path, b"new")
     assert path.read_bytes() == b"old"
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
 def test_names() -> None:
@@ -147,7 +147,7 @@ def test_run_stacks_seeds(finished: Path) -> None:
     )
 
 
-def test_metrics_say_how_they_are_read(finished: Path) -> None:
+def test_metrics_describe_their_interpretation(finished: Path) -> None:
     own = Metric("energy per trip", "Wh", "per round", "down", headline=True)
     write_spec(finished, spec(metrics=[{"reward": own._asdict()}, {}]))
     run = Run.load(finished)
@@ -158,28 +158,28 @@ def test_metrics_say_how_they_are_read(finished: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "description",
     [
         {"label": "x"},
         {**Metric("x")._asdict(), "label": 1},
         {**Metric("x")._asdict(), "unit": 2},
     ],
 )
-def test_metrics_that_are_not_described_whole_are_refused(
-    tmp_path: Path, told: Any
+def test_incomplete_metric_descriptions_are_rejected(
+    tmp_path: Path, description: Any
 ) -> None:
     with pytest.raises(StateError, match="metric 'reward'"):
-        write_spec(tmp_path, spec(metrics=[{"reward": told}, {}]))
+        write_spec(tmp_path, spec(metrics=[{"reward": description}, {}]))
 
 
-def test_time_per_round_leaves_the_first_call_out(finished: Path) -> None:
+def test_time_per_round_excludes_the_first_call(finished: Path) -> None:
     blocks = np.repeat(np.float32([9.0, 2.0, 4.0]), 4)
     single = np.float32([7.0, *np.full(ROUNDS - 1, 3.0)])
     write_trace(finished, trace(seconds=blocks))
     write_trace(finished, trace(seed=4, seconds=single))
     run = Run.load(finished)
     assert run.seconds_per_round("igp-ucb") == pytest.approx((8 * 3.0 + 11 * 3.0) / 19)
-    for seed in (3, 4):  # all in one call: there is nothing else to tell
+    for seed in (3, 4):  # all in one call: nothing else to report
         write_trace(
             finished, trace("GP-UCB", 0, seed, seconds=np.full(ROUNDS, 5.0, np.float32))
         )
@@ -201,9 +201,9 @@ def test_a_run_as_a_table(finished: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_run_in_a_notebook(finished: Path) -> None:
     write_spec(finished, spec(experiment="<b>"))
-    told = Run.load(finished)._repr_html_()
-    assert "<td>&#x27;&lt;b&gt;&#x27;</td>" in told
-    assert "<th>rounds</th><td>12</td>" in told
+    html = Run.load(finished)._repr_html_()
+    assert "<td>&#x27;&lt;b&gt;&#x27;</td>" in html
+    assert "<th>rounds</th><td>12</td>" in html
 
 
 def test_cells_are_flat_sorted_rows(finished: Path) -> None:
@@ -219,7 +219,7 @@ def test_cells_are_flat_sorted_rows(finished: Path) -> None:
     )
 
 
-def test_what_cannot_be_asked_of_a_run(finished: Path) -> None:
+def test_invalid_run_queries_are_rejected(finished: Path) -> None:
     run = Run.load(finished)
     with pytest.raises(InputError, match="'nobody' is not in this run"):
         run.cumulative("nobody")
@@ -341,7 +341,7 @@ def test_specs_are_checked_on_both_ways(
         Run.load(tmp_path)
 
 
-def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
+def test_directory_without_a_run_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(StateError, match=r"no run\.json"):
         Run.load(tmp_path)
     (tmp_path / "run.json").write_text("{")
@@ -381,15 +381,15 @@ def test_arrays_of_a_trace_have_a_row_per_round(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"regret": np.full(ROUNDS, np.nan)}, "'regret' holds NaN or infinity"),
         ({"regret": np.full(ROUNDS, "a")}, "'regret' must be numbers"),
         ({"reward": np.full(ROUNDS, np.inf)}, "'reward' holds NaN or infinity"),
     ],
 )
-def test_totals_of_numbers_that_are_none_are_refused(
-    change: dict[str, Any], told: str, finished: Path
+def test_totals_of_non_numbers_are_rejected(
+    change: dict[str, Any], message: str, finished: Path
 ) -> None:
     path = finished / "cells" / f"{trace().name}.npz"
     np.savez_compressed(path, **{**read_arrays(path), **change})
@@ -399,7 +399,7 @@ def test_totals_of_numbers_that_are_none_are_refused(
         lambda: run.cumulative("igp-ucb", metric=next(iter(change))),
     ):
         with pytest.raises(
-            StateError, match=f"is damaged: {told}.*; delete it and run again"
+            StateError, match=f"is damaged: {message}.*; delete it and run again"
         ):
             read()
 

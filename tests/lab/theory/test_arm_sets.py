@@ -12,8 +12,9 @@ import pytest
 import superarm.lab.theory.arm_sets as module
 from superarm.core.errors import InputError
 from superarm.kernels import Empirical, Linear, Matern, SquaredExponential
-from superarm.lab.theory import ArmSetGrowth, prior_eigenvalue_bound
-from superarm.lab.theory.arm_sets import prior_eigenvalue_bounds
+from superarm.lab.theory import ArmSetGrowth, eigenvalues, prior_eigenvalue_bound
+from superarm.lab.theory.eigenvalues import prior_eigenvalue_bounds
+from superarm.lab.theory.water_filling import CappedWater, Water
 from superarm.rules.information import greedy_information_gain, information_gain
 
 KERNELS = [
@@ -83,14 +84,14 @@ def test_rows_by_hand(budget: int, rows: float) -> None:
         covariance=[[9.0, 3.0, -1.0], [3.0, 4.0, 0.5], [-1.0, 0.5, 2.0]], column=0
     )
     bounds = {
-        each.name: each.value
-        for each in prior_eigenvalue_bounds(table, [[0], [1], [2]], budget)
+        bound.name: bound.value
+        for bound in prior_eigenvalue_bounds(table, [[0], [1], [2]], budget)
     }
     assert bounds["rows"] == rows
     assert bounds["trace"] == 9.0 * budget
 
 
-def test_eigenvalues_in_blocks_equal_the_whole_matrix(
+def test_blockwise_eigenvalues_equal_the_dense_matrix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     X = points(37)
@@ -98,7 +99,7 @@ def test_eigenvalues_in_blocks_equal_the_whole_matrix(
     off = np.sort(covariance - np.diag(covariance.diagonal()), axis=1)[:, ::-1]
     expected = (covariance.diagonal() + off[:, :4].sum(axis=1)).max()
     for block in (1, 5, 37, 100):
-        monkeypatch.setattr(module, "_BLOCK", block)
+        monkeypatch.setattr(eigenvalues, "_BLOCK", block)
         rows = {
             name: value for value, name in prior_eigenvalue_bounds(KERNELS[1], X, 5)
         }["rows"]
@@ -162,7 +163,7 @@ def test_hadamard_is_exact_for_independent_arms() -> None:
 
 
 def test_spectral_is_exact_for_one_shared_value() -> None:
-    """All arms alike: the caps know that N observations of one number tell ½ ln(1 + N/ς²)."""
+    """All arms equal: N observations of one number give an information gain of ½ ln(1 + N/ς²)."""
     growth = ArmSetGrowth(
         kernel=SquaredExponential(lengthscale=1e6),
         features=points(6),
@@ -180,8 +181,8 @@ def test_water_filling_is_the_best_allocation() -> None:
     rates, shares = rng.uniform(0.05, 3.0, size=6), rng.uniform(0.1, 0.5, size=6)
     for total in (0.3, 2.0, 40.0):
         for water, caps in [
-            (module._Water(rates), np.full(6, total)),
-            (module._CappedWater(rates, shares), total * shares),
+            (Water(rates), np.full(6, total)),
+            (CappedWater(rates, shares), total * shares),
         ]:
             best = minimize(
                 lambda m: -0.5 * np.log1p(rates * m).sum(),
@@ -194,7 +195,7 @@ def test_water_filling_is_the_best_allocation() -> None:
             )
             assert water(total) == pytest.approx(-best.fun, rel=1e-4)
             assert water(total) >= -best.fun - 1e-7
-    full = module._CappedWater(rates, np.full(6, 0.1))(5.0)  # the caps leave some over
+    full = CappedWater(rates, np.full(6, 0.1))(5.0)  # the caps leave some over
     assert full == pytest.approx(0.5 * np.log1p(0.5 * rates).sum())
 
 

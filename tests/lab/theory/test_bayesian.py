@@ -229,8 +229,8 @@ def test_the_widths_bound_covers_the_experiments_bucb() -> None:
 def test_rectified_regret_widens_the_root_by_what_lies_above_the_index() -> None:
     normal = NormalDist()
     above = [w + normal.pdf(w) - w * normal.cdf(-w) for w in (0.0, 2.0)]
-    missed = sum(each - w for each, w in zip(above, (0.0, 2.0), strict=True))
-    explored = math.sqrt(4.2 * 3 * sum(each**2 for each in above) * math.log(7))
+    missed = sum(value - w for value, w in zip(above, (0.0, 2.0), strict=True))
+    explored = math.sqrt(4.2 * 3 * sum(value**2 for value in above) * math.log(7))
     bound = bayesian_regret_bound_of_widths(
         [0.0, 2.0], gamma, **SETTING, rectified=True
     )

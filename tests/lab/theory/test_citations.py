@@ -1,4 +1,4 @@
-"""Every key that rules and theory cite stands in the bibliography, once."""
+"""Every key that rules and theory cite is in the bibliography exactly once."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ def parts(problem: dict[str, Any]) -> tuple[CompactSet, dict[str, Any]]:
 
 
 def log_size(t: Any, problem: dict[str, Any], options: dict[str, Any]) -> Any:
-    arms, rest = parts(problem)
-    return arms.log_size(t, **rest, **order(options))
+    arms, constants = parts(problem)
+    return arms.log_size(t, **constants, **order(options))
 
 
 def whole_size(t: Any, problem: dict[str, Any], options: dict[str, Any]) -> Any:
@@ -115,8 +115,8 @@ def test_the_size_satisfies_and_is_the_smallest(
 def test_the_closed_form_satisfies_and_is_larger(
     problem: dict[str, Any], options: dict[str, Any]
 ) -> None:
-    arms, rest = parts(problem)
-    conditions = arms.conditions(T, **rest)
+    arms, constants = parts(problem)
+    conditions = arms.conditions(T, **constants)
     closed = arms.log_closed_size(T, conditions, **order(options))
     assert (log_size(T, problem, options) <= closed).all()
     beta = confidence_parameter(T, arms.dimension * closed, **order(options))
@@ -158,7 +158,7 @@ def test_the_closed_forms_by_hand(
     t: int, options: dict[str, Any], noise_std: float
 ) -> None:
     """Eqs 59 and 60 with c at least 0, and 60 without its 2; d = 2, K = 3, L = 1.5, C₁ = 2."""
-    arms, rest = parts({**PROBLEM, "noise_std": noise_std})
+    arms, constants = parts({**PROBLEM, "noise_std": noise_std})
     tail, points = math.log(t**2 / math.sqrt(2 * math.pi)), 2.0
     if options is BUCB:
         tail, points = math.log(t**2 / math.sqrt(2 * math.pi) ** 1.5), 3.0
@@ -167,18 +167,18 @@ def test_the_closed_forms_by_hand(
         (16 * t**4 * 9 * 1.5 * 4 * growth) ** (1 / (1 - 1 / math.e)),
         (16 * t**5 * 27 * 36 / noise_std**2 * growth) ** (1 / (2 - 1 / math.e)),
     )
-    closed = arms.log_closed_size(t, arms.conditions(t, **rest), **order(options))
+    closed = arms.log_closed_size(t, arms.conditions(t, **constants), **order(options))
     assert float(closed) == pytest.approx(math.log(by_hand), rel=1e-12)
 
 
 @pytest.mark.parametrize("v", [0.25, 4.0])
 def test_the_larger_lipschitz_constant_counts(v: float) -> None:
     """Eqs 6b and 6c of f/√v: L is the larger of 1.5/v and 1.5/√v, the noise 0.5/√v; d·C₁ = 4."""
-    arms, rest = parts(PROBLEM)
-    found = arms.conditions(7, **rest, largest_variance=v)
+    arms, constants = parts(PROBLEM)
+    conditions = arms.conditions(7, **constants, largest_variance=v)
     L = {0.25: 6.0, 4.0: 0.75}[v]
-    assert float(found.ratio) == pytest.approx(math.log(8 * 9 * L * 4 * 7**4))
-    assert float(found.square) == pytest.approx(
+    assert float(conditions.ratio) == pytest.approx(math.log(8 * 9 * L * 4 * 7**4))
+    assert float(conditions.square) == pytest.approx(
         math.log(8 * 27 * (L * 4) ** 2 * 7**5 * v / 0.25)
     )
 
@@ -189,9 +189,9 @@ def test_the_larger_lipschitz_constant_counts(v: float) -> None:
 def test_equation_6d_by_hand(first: float, spread: float) -> None:
     """t²·K·d·C₁·C₃(√ln(C₂d) + √π/2), where slopes are steep; the root counts as 0 for C₂d < 1."""
     problem = {**PROBLEM, "lipschitz": 1e-9, "derivative_constants": (first, 7.0)}
-    arms, rest = parts(problem)
+    arms, constants = parts(problem)
     expected = 25 * 3 * 4.0 * 7.0 * (spread + math.sqrt(math.pi) / 2)
-    assert float(arms.conditions(5, **rest).least) == pytest.approx(
+    assert float(arms.conditions(5, **constants).least) == pytest.approx(
         math.log(expected), rel=1e-12
     )
 
@@ -246,12 +246,12 @@ def test_large_sizes_stay_finite_in_logarithms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tau", "whole"),
+    ("tau", "points"),
     [(0.3, 1.0), (1.0, 1.0), (7.0, 7.0), (7.0 + 1e-9, 8.0), (2.0**60 + 1.5, 2.0**60)],
 )
-def test_points_are_whole(tau: float, whole: float) -> None:
+def test_point_counts_are_integers(tau: float, points: float) -> None:
     assert float(log_whole(np.array(math.log(tau)))) == pytest.approx(
-        math.log(whole), rel=1e-15
+        math.log(points), rel=1e-15
     )
 
 

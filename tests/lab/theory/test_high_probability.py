@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core.errors import InputError, ShapeError
+from superarm.core.errors import InputError
 from superarm.kernels import Linear, Matern, SquaredExponential
 from superarm.kernels.lipschitz import lipschitz_of_kernel
 from superarm.lab.theory import (
@@ -23,7 +23,6 @@ from superarm.lab.theory import (
     regret_bound_igp_ucb,
     regret_bound_oclok_ucb,
     self_normalised_bound,
-    self_normalised_norm,
     std_sum_bound,
     theory_noise_variance,
     variance_sum_bound,
@@ -57,23 +56,31 @@ class Run:
 # --- chowdhury2017kernelized ---------------------------------------------------------------
 
 
+def squared_norm(noise: np.ndarray, K: np.ndarray, eta: float) -> float:
+    """‖ε‖² in the norm of ((K + ηI)⁻¹ + I)⁻¹ = I − (K + (1+η)I)⁻¹: left of eq. 6."""
+    solved = np.linalg.solve(K + (1.0 + eta) * np.eye(len(K)), noise)
+    return float(noise @ (noise - solved))
+
+
+def squared_bound(K: np.ndarray, eta: float, R: float, delta: float) -> float:
+    """Right of eq. 6."""
+    _, log_determinant = np.linalg.slogdet(K + (1.0 + eta) * np.eye(len(K)))
+    return float(self_normalised_bound(log_determinant, R, delta))
+
+
 def test_self_normalised_norm_equals_its_definition() -> None:
     K = KERNEL(points(6))
     noise = np.random.default_rng(1).standard_normal(6)
     for eta in (0.5, 0.01):
         inverse = np.linalg.inv(np.linalg.inv(K + eta * np.eye(6)) + np.eye(6))
-        expected = math.sqrt(noise @ inverse @ noise)
-        assert self_normalised_norm(noise, K, eta) == pytest.approx(expected, rel=1e-9)
+        expected = noise @ inverse @ noise
+        assert squared_norm(noise, K, eta) == pytest.approx(expected, rel=1e-9)
 
 
 def test_self_normalised_bound_of_one_point_by_hand() -> None:
-    assert self_normalised_bound([[1.0]], 0.5, 2.0, 0.1) == pytest.approx(
-        2.0 * math.sqrt(2.0 * math.log(math.sqrt(2.5) / 0.1)), rel=1e-13
-    )
-    assert self_normalised_norm([3.0], [[1.0]], 0.5) == pytest.approx(
-        math.sqrt(9.0 * 1.5 / 2.5), rel=1e-13
-    )
-    assert self_normalised_norm([], np.empty((0, 0)), 0.5) == 0.0
+    expected = 2.0 * 2.0**2 * math.log(math.sqrt(2.5) / 0.1)
+    found = self_normalised_bound([math.log(2.5), 0.0], 2.0, 0.1)
+    np.testing.assert_allclose(found, [expected, 8.0 * math.log(10.0)], rtol=1e-13)
 
 
 @pytest.mark.parametrize("adaptive", [False, True], ids=["fixed", "adaptive"])
@@ -92,8 +99,8 @@ def test_theorem_1_is_violated_no_more_often_than_delta(adaptive: bool) -> None:
             chosen.append(chosen[-1] if kind else int(rng.integers(25)))
         K = KERNEL(grid[chosen])
         violations += any(
-            self_normalised_norm(noise[:t], K[:t, :t], eta)
-            > self_normalised_bound(K[:t, :t], eta, R, delta)
+            squared_norm(noise[:t], K[:t, :t], eta)
+            > squared_bound(K[:t, :t], eta, R, delta)
             for t in range(1, rounds + 1)
         )
     assert violations <= runs * delta + 5.0 * math.sqrt(runs * delta * (1.0 - delta))
@@ -138,7 +145,7 @@ def test_confidence_width_uses_the_round_before() -> None:
 
 def test_lemma_3_on_a_run() -> None:
     run = Run(40, noise_variance=0.1)
-    realised = realised_information(run.stds, 0.1)
+    realised = float(realised_information(run.stds**2, 0.1)[-1])
     assert realised <= greedy_information_gain(KERNEL, run.X, 40, 0.1).upper_bounds[-1]
     # Eqs 10 and 11 are the same number.
     assert realised == pytest.approx(information_gain(KERNEL, run.X, 0.1), rel=1e-9)
@@ -149,9 +156,11 @@ def test_lemma_4_on_a_run() -> None:
     noise_variance = theory_noise_variance(T)
     assert noise_variance == pytest.approx(1.05)
     run = Run(T, noise_variance)
+    gains = realised_information(run.stds**2, noise_variance)
+    assert gains[0] == 0.0
     for t in (1, 10, T):
         # The realised gain is a lower bound on γ_t, so that this is the harder inequality.
-        realised = realised_information(run.stds[:t], noise_variance)
+        realised = float(gains[t])
         bound = float(std_sum_bound(t, lambda count, value=realised: value))
         assert run.stds[:t].sum() <= bound
         assert bound == pytest.approx(math.sqrt(4.0 * (t + 2) * realised))
@@ -196,7 +205,7 @@ def test_anti_concentration_constant() -> None:
     assert 0.5 * math.erfc(1.0 / math.sqrt(2.0)) > ANTI_CONCENTRATION
 
 
-def test_discretisation_size_keeps_its_promise() -> None:
+def test_discretisation_size_meets_its_guarantee() -> None:
     """(B L r d t²)^d points in a grid leave |f(x) − f([x])| ≤ 1/t² for a function of norm B."""
     B, L, r, d, t = 2.0, 1.0 / 0.3, 1.0, 1, 3
     size = float(discretisation_size(t, B, L, r, d))
@@ -281,10 +290,10 @@ def test_oclok_lemma_1_on_a_run_of_super_arms() -> None:
 
 
 def test_oclok_bound() -> None:
-    asked: list[int] = []
+    calls: list[int] = []
 
     def gamma(t: int) -> float:
-        asked.append(t)
+        calls.append(t)
         return 12.0
 
     bound = regret_bound_oclok_ucb(
@@ -296,7 +305,7 @@ def test_oclok_bound() -> None:
         largest_eigenvalue=2.5,
         lipschitz=1.5,
     )
-    assert asked == [500]
+    assert calls == [500]
     beta = 2.0 * math.log(150.0 * math.pi**2 * 100.0**2 / (3.0 * 0.05))
     constant = 8.0 * 1.5**2 * (2.5 + 0.01)
     expected = math.sqrt(constant * 5.0 * beta * 100.0 * 12.0)
@@ -324,12 +333,8 @@ def test_oclok_rates() -> None:
         (lambda: confidence_width(0, twelve, 1.0, 1.0, 0.1), InputError, "rounds"),
         (lambda: confidence_width(1, twelve, -1.0, 1.0, 0.1), InputError, "norm_bound"),
         (lambda: confidence_width(1, twelve, 1.0, 1.0, 1.0), InputError, "delta"),
-        (
-            lambda: self_normalised_norm([1.0, 2.0], [[1.0]], 0.1),
-            ShapeError,
-            "K has shape",
-        ),
-        (lambda: self_normalised_bound([[1.0]], -0.1, 1.0, 0.1), InputError, "eta"),
+        (lambda: self_normalised_bound(1.0, -0.1, 0.1), InputError, "noise_bound"),
+        (lambda: realised_information([1.0], 0.0), InputError, "noise_variance"),
         (lambda: theory_noise_variance(0), InputError, "horizon"),
         (lambda: discretisation_size(1, 1.0, 1.0, 1.0, 0), InputError, "dimension"),
         (
@@ -348,7 +353,7 @@ def test_bad_arguments_are_named(
 
 def test_table_1_side_by_side() -> None:
     """T = 256, K = 5, D = 3, λ* = 2: CC-MAB has T^{5/6}, ACC-UCB T^{4/5}, Matérn's T^{(D+ν)/(D+2ν)}."""
-    found = rates_side_by_side(
+    rates = rates_side_by_side(
         256, dimension=3, budget=5, largest_eigenvalue=2.0, nu=2.5
     )
     expected = {
@@ -361,7 +366,7 @@ def test_table_1_side_by_side() -> None:
         ),
         "O'CLOK-UCB, Matérn": math.sqrt(10.0) * 256.0 ** (5.5 / 8.0),
     }
-    assert {name: float(rate) for name, rate in found.items()} == pytest.approx(
+    assert {name: float(rate) for name, rate in rates.items()} == pytest.approx(
         expected
     )
     printed = rates_side_by_side(
@@ -404,7 +409,7 @@ def test_table_1_side_by_side() -> None:
         {"optimality_dimension": 4.0},
     ],
 )
-def test_senseless_rates_are_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_rates_are_rejected(wrong: dict[str, Any]) -> None:
     sound: dict[str, Any] = {"dimension": 3, "budget": 5, "largest_eigenvalue": 2.0}
     with pytest.raises(InputError, match=next(iter(wrong))):
         rates_side_by_side(256, **{**sound, **wrong})

@@ -67,7 +67,7 @@ def test_greedy_keeps_its_guarantee_against_brute_force() -> None:
     greedy = greedy_information_gain(KERNEL, X, 4, NOISE)
     for count in range(1, 5):
         sets = itertools.combinations_with_replacement(range(7), count)
-        best = max(information_gain(KERNEL, X[list(each)], NOISE) for each in sets)
+        best = max(information_gain(KERNEL, X[list(subset)], NOISE) for subset in sets)
         assert GREEDY_SHARE * best <= greedy.gains[count] <= best + 1e-12
         assert best <= greedy.upper_bounds[count]
 
@@ -90,7 +90,7 @@ def test_greedy_is_monotone_and_submodular() -> None:
 
 
 def test_both_forms_of_greedy_agree() -> None:
-    """25 choices of 40 candidates keep rows, 40 keep the whole covariance."""
+    """25 choices of 40 candidates store rows, 40 store the full covariance."""
     X = points(40, seed=5)
     by_columns = greedy_information_gain(KERNEL, X, 25, NOISE)
     by_matrix = greedy_information_gain(KERNEL, X, 40, NOISE)
@@ -168,8 +168,8 @@ def test_greedy_growth_survives_json() -> None:
         kernel=KERNEL, candidates=points(5), noise_variance=NOISE, horizon=8
     )
     spec = json.loads(json.dumps(to_json(spec_of(growth))))
-    again = build("gain", from_json(spec))
-    assert [again(t) for t in range(9)] == [growth(t) for t in range(9)]
+    rebuilt = build("gain", from_json(spec))
+    assert [rebuilt(t) for t in range(9)] == [growth(t) for t in range(9)]
     assert names("gain") == [
         "constant",
         "greedy",
@@ -179,7 +179,7 @@ def test_greedy_growth_survives_json() -> None:
     ]
 
 
-def test_the_linear_kernel_grows_as_its_rate_says() -> None:
+def test_linear_kernel_gain_matches_its_rate() -> None:
     """For unit rows γ_t ≤ (d/2) ln(1 + t/(dλ)), of the order d ln t; a circle comes close."""
     angles = np.linspace(0.0, np.pi, 40, endpoint=False)
     X = np.column_stack([np.cos(angles), np.sin(angles)])
@@ -217,40 +217,44 @@ def test_information_of_arrivals_is_that_of_a_greedy_choice(k: int) -> None:
     rng, noise = np.random.default_rng(k), 0.2
     kernel = SquaredExponential(lengthscale=0.5)
     arrivals = [rng.random((4, 2)) for _ in range(3)]
-    found = arriving_information_gain(kernel, arrivals, k, noise)
+    gains = arriving_information_gain(kernel, arrivals, k, noise)
     chosen: list[Floats] = []
     expected = [0.0]
     for rows in arrivals:
-        left = list(range(4))
+        remaining = list(range(4))
         for _ in range(k):
             best = max(
-                left,
-                key=lambda at: information_gain(kernel, [*chosen, rows[at]], noise),
+                remaining,
+                key=lambda row: information_gain(kernel, [*chosen, rows[row]], noise),
             )
-            left.remove(best)
+            remaining.remove(best)
             chosen.append(rows[best])
         expected.append(information_gain(kernel, chosen, noise))
-    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    np.testing.assert_allclose(gains, expected, rtol=1e-10)
     best_of_all = max(
         information_gain(
             kernel,
-            [rows[at] for rows, few in zip(arrivals, sets, strict=True) for at in few],
+            [
+                rows[row]
+                for rows, few in zip(arrivals, sets, strict=True)
+                for row in few
+            ],
             noise,
         )
         for sets in itertools.product(
             list(itertools.combinations(range(4), k)), repeat=3
         )
     )
-    assert best_of_all / 2 <= found[-1] <= best_of_all + 1e-12
+    assert best_of_all / 2 <= gains[-1] <= best_of_all + 1e-12
 
 
 def test_arrivals_may_be_few_and_alike() -> None:
     kernel = SquaredExponential()
     same = np.full((2, 1), 0.5)
-    found = arriving_information_gain(
+    gains = arriving_information_gain(
         kernel, [same, same[:1], np.empty((0, 1)), same], 5, 0.1
     )
     expected = [
         information_gain(kernel, np.full((n, 1), 0.5), 0.1) for n in (0, 2, 3, 3, 5)
     ]
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_allclose(gains, expected, rtol=1e-9)

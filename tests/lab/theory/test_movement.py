@@ -1,4 +1,4 @@
-"""Mirror descent on trees: what is proved of its service cost, and the order of Theorem 1."""
+"""Mirror descent on trees: bounds on its service cost, and the order of Theorem 1."""
 
 from __future__ import annotations
 
@@ -53,23 +53,23 @@ def slow_constant(tree: object, kappa: float) -> float:
         1.0 if p < 0 else descent.tree.sizes[v] / descent.tree.sizes[p]
         for v, p in enumerate(parent)
     ]
-    eta = [1.0 + math.log(1.0 / each) for each in theta]
+    eta = [1.0 + math.log(1.0 / share) for share in theta]
     delta = [one / other for one, other in zip(theta, eta, strict=True)]
 
-    def divergence(children: list[int], at: int, of: int) -> float:
+    def divergence(children: list[int], first: int, second: int) -> float:
         total = 0.0
         for v in children:
-            p, q = float(v == at), float(v == of)
+            p, q = float(v == first), float(v == second)
             inner = (p + delta[v]) * math.log((p + delta[v]) / (q + delta[v])) + q - p
             total += weight[v] / eta[v] * inner
         return total / kappa
 
     def above(action: int) -> list[int]:
-        vertex, found = int(descent.tree.leaf[action]), []
+        vertex, ancestors = int(descent.tree.leaf[action]), []
         while vertex:
-            found.append(vertex)
+            ancestors.append(vertex)
             vertex = int(parent[vertex])
-        return found
+        return ancestors
 
     worst = 0.0
     for one in range(len(descent.tree)):
@@ -78,7 +78,7 @@ def slow_constant(tree: object, kappa: float) -> float:
             grown = 0.0
             for v in new:
                 children = [u for u in range(len(parent)) if parent[u] == parent[v]]
-                grown += max(divergence(children, v, of) for of in children)
+                grown += max(divergence(children, v, second) for second in children)
             if new:
                 worst = max(worst, grown / descent.tree.distances[one, other])
     return worst
@@ -89,11 +89,11 @@ def test_the_constant_is_that_of_the_worst_move(kappa: float) -> None:
     for seed in range(6):
         rng = np.random.default_rng(seed)
         tree = frt_tree(PointMetric(points=rng.random((7, 2))), rng)
-        slow, found = slow_constant(tree, kappa), service_constant(tree, kappa)
+        slow, constant = slow_constant(tree, kappa), service_constant(tree, kappa)
         assert (
-            slow * (1.0 - 1e-12) <= found
+            slow * (1.0 - 1e-12) <= constant
         )  # the way's other end is taken to be as near as it can be
-        assert found <= 1.5 * slow
+        assert constant <= 1.5 * slow
 
 
 @pytest.mark.parametrize(
@@ -117,11 +117,11 @@ def test_the_grid_of_the_paper_is_1_competitive_on_its_trees() -> None:
     metric = PointMetric(
         points=np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
     )
-    found = [
+    constants = [
         service_constant(frt_tree(metric, np.random.default_rng(seed)))
         for seed in range(3)
     ]
-    assert max(found) < 1.0
+    assert max(constants) < 1.0
     tree = frt_tree(metric, np.random.default_rng(0))
     assert service_constant(tree, 3.0) == pytest.approx(service_constant(tree) / 3.0)
 
@@ -147,8 +147,8 @@ def test_no_tree_with_tau_2_has_a_constant_above_one() -> None:
 
 def test_the_order_of_theorem_1() -> None:
     rounds = np.array([10, 100])
-    found = movement_rate(rounds, math.log, delta=0.05)
-    for T, value in zip(rounds.tolist(), found.tolist(), strict=True):
+    rates = movement_rate(rounds, math.log, delta=0.05)
+    for T, value in zip(rounds.tolist(), rates.tolist(), strict=True):
         beta = math.sqrt(2.0 * math.log(T) + 2.0 * math.log(20.0))
         assert value == pytest.approx(beta * math.sqrt(T * math.log(T)))
     with pytest.raises(InputError, match="delta"):

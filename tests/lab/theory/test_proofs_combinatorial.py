@@ -1,6 +1,6 @@
 """The proofs of nika2022oclok, line by line, on small random cases.
 
-Cases are computed from whole matrices here, apart from the library. Inequalities may fail by rounding
+Cases are computed from dense matrices here, independently of the library. Inequalities may fail by rounding
 alone: sums of a few dozen terms of order 1 are good to about 1e-12.
 """
 
@@ -69,7 +69,7 @@ def test_assumptions_1_and_2(reward: Any, seed: int) -> None:
     for _ in range(50):
         f = rng.uniform(-0.5, 1.5, 5)
         other = rng.uniform(-0.5, 1.5, 5)
-        worth, changed = (reward.worth(each, positions, pairs) for each in (f, other))
+        worth, changed = (reward.worth(value, positions, pairs) for value in (f, other))
         assert at_most(worth, reward.worth(np.maximum(f, other), positions, pairs))
         assert at_most(abs(worth - changed), reward.lipschitz * np.abs(f - other).sum())
 
@@ -109,7 +109,9 @@ def test_equation_4_by_brute_force(seed: int) -> None:
     """γ_KT is the best of all sequences of super arms; ours reaches at least half of it."""
     rng = np.random.default_rng(seed)
     rounds = [rng.uniform(size=(4, 2)) for _ in range(3)]
-    rounds[0] *= 0.01  # of the first four arms, two tell hardly more than one
+    rounds[0] *= (
+        0.01  # of the first four arms, two give hardly more information than one
+    )
     noise = 0.05
     feasible = [*combinations(range(4), 2)]
     gains = [
@@ -123,9 +125,9 @@ def test_equation_4_by_brute_force(seed: int) -> None:
         for sequence in product(feasible, repeat=3)
     ]
     largest = max(gains)
-    found = float(arriving_information_gain(KERNEL, rounds, 2, noise)[-1])
-    assert at_most(largest / 2.0, found)
-    assert at_most(found, largest)
+    gain = float(arriving_information_gain(KERNEL, rounds, 2, noise)[-1])
+    assert at_most(largest / 2.0, gain)
+    assert at_most(gain, largest)
     # "The usual maximum over the union" is less restricted, so that it is larger.
     union = np.vstack(rounds)
     usual = max(
@@ -152,7 +154,7 @@ def test_the_last_lines_of_lemma_2(most_arms: int, delta: float) -> None:
     """2M Σ exp(−β_t/2) = δ (6/π²) Σ t⁻²: up to N rounds, and δ in the limit (the rest is below 1/N)."""
     N = 20_000
     t = np.arange(1, N + 1)
-    terms = np.exp([-beta(int(each), most_arms, delta) / 2.0 for each in t])
+    terms = np.exp([-beta(int(step), most_arms, delta) / 2.0 for step in t])
     np.testing.assert_allclose(
         terms, 6.0 * delta / (2.0 * most_arms * math.pi**2 * t**2.0)
     )
@@ -211,7 +213,7 @@ def test_equations_7_to_9_on_draws(draws: Sequence[Draw]) -> None:
     a standard deviation, and the mean over draws must be within five standard errors: chance exceeds
     this in fewer than one of a million samples.
     """
-    counts = np.array([each.violations.sum() for each in draws])
+    counts = np.array([sample.violations.sum() for sample in draws])
     failed = counts > 0
     assert failed.mean() <= counts.mean()  # eq. 7 and the line below, draw by draw
     exact = sum(M * erfc(math.sqrt(beta(t, M, DELTA) / 2.0)) for t in range(1, T + 1))
@@ -226,11 +228,13 @@ def test_equations_7_to_9_on_draws(draws: Sequence[Draw]) -> None:
 
 
 def test_theorem_1_on_draws(draws: Sequence[Draw]) -> None:
-    exceeded = sum(each.regret > each.bound for each in draws)
+    exceeded = sum(sample.regret > sample.bound for sample in draws)
     assert failure_tails(exceeded, len(draws), DELTA).word() == "holds"
-    inside = [each for each in draws if not each.violations.any()]
+    inside = [sample for sample in draws if not sample.violations.any()]
     assert len(inside) > 100
-    assert all(at_most(each.regret, each.bound) for each in inside)  # on F it is sure
+    assert all(
+        at_most(sample.regret, sample.bound) for sample in inside
+    )  # on F it is sure
 
 
 # --- Lemma 3 -------------------------------------------------------------------------------
@@ -290,8 +294,8 @@ def test_equations_10_to_15(kind: str, seed: int) -> None:
     mean, std, width, f, feasible, worth, S, alpha = a_round(kind, seed)
     index = mean + width * std
     assert (np.abs(f - mean) <= width * std * (1.0 + 1e-12)).all()
-    best = max(feasible, key=lambda each: worth(f, each))
-    greatest = max(feasible, key=lambda each: worth(index, each))
+    best = max(feasible, key=lambda arms: worth(f, arms))
+    greatest = max(feasible, key=lambda arms: worth(index, arms))
     own = worth(f, S)
     lines = [
         alpha * worth(f, best) - own,
@@ -339,7 +343,7 @@ def test_equations_16_to_21(seed: int) -> None:
     """From the mutual information to Lemma 1, through entropies, eigenvalues and traces."""
     X, covariances, noise = super_arms(seed)
     n = len(X)
-    given_f = entropy(noise * np.eye(n))  # H(r|f): the noise alone
+    given_f = entropy(noise * np.eye(n))  # H(r|f): only the noise
     assert given_f == pytest.approx(
         sum(entropy(noise * np.eye(len(cov))) for cov in covariances)
     )
@@ -403,7 +407,7 @@ def test_equation_22_sums_lemma_3() -> None:
     allowed = []
     for seed in range(40):
         _, std, width, f, feasible, worth, S, alpha = a_round("sum", seed)
-        best = max(worth(f, each) for each in feasible)
+        best = max(worth(f, arms) for arms in feasible)
         gaps.append(alpha * best - worth(f, S))
         allowed.append(float(std[S].sum()))
     assert at_most(sum(gaps), 2.0 * width * sum(allowed))
@@ -470,6 +474,6 @@ def test_corollary_1_lacks_a_power_of_k_for_matern(rounds: int, budget: int) -> 
     For ν = 2.5 and D = 3 the bound is larger by K^(3/16), about 2.1 for K = 50, beside logarithms.
     """
     gamma = MaternGain(nu=2.5, dimension=3, rate="vakili")
-    left = beyond_the_rate("matern", gamma, rounds, budget, nu=2.5)
+    excess = beyond_the_rate("matern", gamma, rounds, budget, nu=2.5)
     logarithm = math.log(budget * rounds) ** (5.0 / 8.0)
-    assert left == pytest.approx(budget ** (3.0 / 8.0) * logarithm)
+    assert excess == pytest.approx(budget ** (3.0 / 8.0) * logarithm)

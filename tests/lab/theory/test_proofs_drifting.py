@@ -1,7 +1,7 @@
 """Steps of the proofs in *Time-Varying Gaussian Process Bandit Optimization* (2016), on small cases.
 
 Every inequality of a chain is asserted where both of its sides can be computed. Where a printed step is
-false, a counterexample stands beside what does hold.
+false, a counterexample shows it next to the corrected step.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Case(NamedTuple):
 
 def decay(n: int, epsilon: float) -> Floats:
     steps = np.arange(n)
-    found: Floats = np.sqrt(1.0 - epsilon) ** np.abs(np.subtract.outer(steps, steps))
-    return found
+    matrix: Floats = np.sqrt(1.0 - epsilon) ** np.abs(np.subtract.outer(steps, steps))
+    return matrix
 
 
 def make_case(seed: int) -> Case:
@@ -282,12 +282,14 @@ def test_equations_40_to_45(seed: int) -> None:
 def test_equation_47_blocks_are_worth_more_than_the_whole(seed: int) -> None:
     case = make_case(seed)
     n = len(case.K)
-    whole = information(case.drifted, case.noise)
+    total = information(case.drifted, case.noise)
     for size in range(1, n + 1):
         starts = range(0, n, size)
-        blocks = [case.drifted[at : at + size, at : at + size] for at in starts]
+        blocks = [
+            case.drifted[start : start + size, start : start + size] for start in starts
+        ]
         assert (
-            whole <= sum(information(block, case.noise) for block in blocks) + ROUNDING
+            total <= sum(information(block, case.noise) for block in blocks) + ROUNDING
         )
 
 
@@ -448,16 +450,18 @@ def test_after_equation_79(seed: int) -> None:
     n, noise = len(case.K), case.noise
     change = case.drifted - case.K
     assert np.trace(change) == pytest.approx(0.0, abs=1e-12)
-    left = np.linalg.norm(inverse(case.K, noise) - inverse(case.drifted, noise), 2)
-    assert left <= np.linalg.norm(change, 2) / noise**2 + 1e-7
+    difference = np.linalg.norm(
+        inverse(case.K, noise) - inverse(case.drifted, noise), 2
+    )
+    assert difference <= np.linalg.norm(change, 2) / noise**2 + 1e-7
     shifted = np.linalg.eigvalsh(change) + noise
     if np.abs(shifted).min() > 1e-6:
         right = float(np.abs(1.0 / noise - 1.0 / shifted).max())
-        assert left <= right * (1.0 + 1e-6) + 1e-7  # eq. 79
+        assert difference <= right * (1.0 + 1e-6) + 1e-7  # eq. 79
         if n == 2 and shifted.min() > 0.0:
             assert (
                 right >= np.linalg.norm(change, 2) / noise**2 - 1e-7
-            )  # not at most, as is said
+            )  # not at most, as stated
 
 
 @pytest.mark.parametrize("seed", CASES)
@@ -527,7 +531,7 @@ def test_equations_83_85_and_86_do_not_hold_as_printed() -> None:
     assert terms == pytest.approx(10.0 * (moved + aged))
     assert (
         abs(squares[0] - squares[1]) > 1.5 * terms
-    )  # eq. 83: squares on the left alone
+    )  # eq. 83: squares only on the left
     # eq. 85: σ⁻²N²ε max|y| for two arms that are near each other, little noise and a far query
     epsilon, noise = 1e-4, 2e-5
     kernel = SquaredExponential(lengthscale=1.5)
@@ -601,8 +605,10 @@ def best_inside(f: Waves, d: int) -> Floats | None:
     start = grid[int(f.value(grid).argmax())]
     if (np.minimum(start, 1.0 - start) < 0.1).any():
         return None
-    found = minimize(lambda x: -f.value(x), start, jac=lambda x: -f.slope(x), tol=1e-13)
-    return np.asarray(found.x)
+    optimum = minimize(
+        lambda x: -f.value(x), start, jac=lambda x: -f.slope(x), tol=1e-13
+    )
+    return np.asarray(optimum.x)
 
 
 @pytest.mark.parametrize("epsilon", [0.001, 0.1, 0.6, 1.0])
@@ -610,12 +616,12 @@ def test_equations_90_to_100(epsilon: float) -> None:
     d, checked = 2, 0
     for seed in range(60):
         rng = np.random.default_rng(seed)
-        before, fresh = Waves(rng, d), Waves(rng, d)
+        before, innovation = Waves(rng, d), Waves(rng, d)
         x = best_inside(before, d)
         if x is None:
             continue
-        L = max(before.largest_bend(), fresh.largest_bend())  # eqs. 90, 91
-        slope = fresh.slope(x)
+        L = max(before.largest_bend(), innovation.largest_bend())  # eqs. 90, 91
+        slope = innovation.slope(x)
         size = float(np.linalg.norm(slope))
         keep, new = math.sqrt(1.0 - epsilon), math.sqrt(epsilon)
         delta = new * size / (2.0 * L * d)
@@ -627,7 +633,9 @@ def test_equations_90_to_100(epsilon: float) -> None:
         checked += 1
         assert ((moved >= 0.0) & (moved <= 1.0)).all()
         drops = keep * (before.value(moved) - before.value(x))
-        gain = float(drops + new * (fresh.value(moved) - fresh.value(x)))  # eqs. 95, 96
+        gain = float(
+            drops + new * (innovation.value(moved) - innovation.value(x))
+        )  # eqs. 95, 96
         bends = 0.5 * L * d * delta**2
         steps = [
             new * delta * size - 2.0 * bends,  # eq. 99

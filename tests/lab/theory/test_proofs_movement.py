@@ -146,7 +146,7 @@ def test_service_is_not_1_competitive_in_the_metric_with_kappa_1() -> None:
         rounds = 96 * cycles
         costs = np.zeros((rounds, 2))
         costs[np.arange(rounds), np.arange(rounds) // 48 % 2] = (
-            0.1  # each action is dear for 48 rounds
+            0.1  # each action is expensive for 48 rounds
         )
         descent = TreeDescent(tree, kappa=kappa)
         q, served = descent.at(0), 0.0
@@ -162,9 +162,9 @@ def test_service_is_not_1_competitive_in_the_metric_with_kappa_1() -> None:
 
 @pytest.mark.parametrize("rounds", [50, 500])
 def test_movement_is_not_competitive_where_costs_are_large(rounds: int) -> None:
-    """Eqs. 13 and 39: two actions 1 apart are dear in turn, and a third, 100 away, costs nothing.
+    """Eqs. 13 and 39: two actions 1 apart are expensive in turn; a third, 100 away, is free.
 
-    One step empties the dear one, so that the pair costs nothing after the step, and nothing leads away
+    One step empties the expensive one, so that the pair costs nothing after the step, and nothing leads away
     from it. The cheapest way goes to the third action at once.
     """
     metric = PointMetric(points=[[0.0], [1.0], [100.0]])
@@ -243,8 +243,8 @@ def test_the_steps_behind_the_movement_bound(seed: int, n: int, size: float) -> 
         losses <= (eta * q + theta) * np.maximum(lowered - b, 0.0) + slack
     ).all()  # 1
 
-    def potential(at: np.ndarray) -> float:
-        return float(w * (delta @ np.log(at + delta)))
+    def potential(distribution: np.ndarray) -> float:
+        return float(w * (delta @ np.log(distribution + delta)))
 
     assert float(theta @ (lowered - b)) == pytest.approx(
         potential(q) - potential(new), abs=slack
@@ -271,7 +271,7 @@ def test_the_range_of_the_potential_is_what_the_constants_take() -> None:
 
 
 def test_the_constants_of_a_tree_of_two_levels_written_out() -> None:
-    """A leaf beside a vertex with two leaves: what the vertex loses is lost once more below it."""
+    """A leaf next to a vertex with two leaves: what the vertex loses is lost once more below it."""
     upper, lower, kappa = 2.0, 0.5, 1.5
     tree = Tree(
         parent=np.array([-1, 0, 0, 1, 1]),
@@ -319,21 +319,21 @@ def test_siblings_must_weigh_the_same() -> None:
 def test_the_mean_of_many_trees_is_below_the_bound(tau: float) -> None:
     """A path, where neighbours are lengthened most; 400 trees, and Hoeffding for the error."""
     metric = PointMetric(points=np.arange(8.0)[:, None])
-    found = mean_stretch(metric, np.random.default_rng(0), trees=400, tau=tau)
-    assert found.shape == (8, 8)
-    assert (found.diagonal() == 1.0).all()
-    assert found.min() >= 1.0  # eq. 14
+    stretch = mean_stretch(metric, np.random.default_rng(0), trees=400, tau=tau)
+    assert stretch.shape == (8, 8)
+    assert (stretch.diagonal() == 1.0).all()
+    assert stretch.min() >= 1.0  # eq. 14
     largest = 2.0 * tau**2 / (tau - 1.0) * tau * 7.0  # of any pair on any tree
     error = largest * math.sqrt(math.log(28 / 1e-6) / 800.0)
-    assert found.max() <= stretch_bound(8, tau) + error
+    assert stretch.max() <= stretch_bound(8, tau) + error
     assert stretch_bound(8, tau) == pytest.approx(
         2.0 * tau**3 / ((tau - 1.0) * math.log(tau)) * sum(1.0 / k for k in range(1, 9))
     )
     one = frt_tree(metric, np.random.default_rng(5), tau=tau)
-    alone = mean_stretch(metric, np.random.default_rng(5), trees=1, tau=tau)
+    single = mean_stretch(metric, np.random.default_rng(5), trees=1, tau=tau)
     apart = ~np.eye(8, dtype=bool)
     np.testing.assert_allclose(
-        alone[apart], (one.distances / np.where(apart, metric.distances, 1.0))[apart]
+        single[apart], (one.distances / np.where(apart, metric.distances, 1.0))[apart]
     )
 
 
@@ -381,21 +381,21 @@ def test_squares_need_twice_the_information() -> None:
     """Eqs. 53, 54 and 56: ten observations of one arm in the first episode, k = λ = 1."""
     H = 10
     stale = float(H)  # σ_m = 1
-    fresh = sum(1.0 / (1.0 + j) for j in range(H))  # σ²_{h,m} after j observations
+    expected = sum(1.0 / (1.0 + j) for j in range(H))  # σ²_{h,m} after j observations
     gp = StreamingGP(SquaredExponential(), 1.0)
-    found = 0.0
+    total = 0.0
     for _ in range(H):
-        found += float(gp.predict(np.zeros((1, 1))).std[0] ** 2)
+        total += float(gp.predict(np.zeros((1, 1))).std[0] ** 2)
         gp.observe(np.zeros((1, 1)), np.zeros(1))
-    assert found == pytest.approx(fresh)
-    assert stale > math.exp(one_arm(H - 1)) * fresh  # eq. 53 as printed
-    assert stale > math.exp(one_arm(H)) * fresh  # eq. 54
+    assert total == pytest.approx(expected)
+    assert stale > math.exp(one_arm(H - 1)) * expected  # eq. 53 as printed
+    assert stale > math.exp(one_arm(H)) * expected  # eq. 54
     printed = float(
         stale_variance_bound(1, one_arm, episode=H, noise_variance=1.0, form="printed")
     )
     assert printed == pytest.approx(2.0 * math.sqrt(11.0) * 0.5 * math.log(11.0))
     assert stale > printed  # eq. 56
-    assert stale <= math.exp(2.0 * one_arm(H - 1)) * fresh
+    assert stale <= math.exp(2.0 * one_arm(H - 1)) * expected
     assert stale <= float(
         stale_variance_bound(1, one_arm, episode=H, noise_variance=1.0)
     )
@@ -424,7 +424,7 @@ def test_what_is_not_learned_within_episodes(seed: int, noise: float) -> None:
 
     def gamma(count: float) -> float:
         choices = itertools.combinations_with_replacement(range(5), int(count))
-        return max((gain(each) for each in choices), default=0.0) if count else 0.0
+        return max((gain(subset) for subset in choices), default=0.0) if count else 0.0
 
     chosen = rng.integers(5, size=(N, H))
     gp, total = StreamingGP(kernel, noise), 0.0
@@ -497,13 +497,13 @@ def test_the_printed_factor_leaves_out_terms() -> None:
 
 def test_the_learning_error_written_out() -> None:
     H, N, B, noise, variance, delta = 3, 7, 2.0, 0.5, 0.25, 0.2
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "episode": H,
         "norm_bound": B,
         "noise_bound": noise,
         "delta": delta,
     }
-    found = float(learning_error_bound(N, one_arm, noise_variance=variance, **given))
+    bound = float(learning_error_bound(N, one_arm, noise_variance=variance, **options))
     beta = B + noise / math.sqrt(variance) * math.sqrt(
         2.0 * math.log(15.0) + 2.0 * one_arm(18)
     )
@@ -511,10 +511,10 @@ def test_the_learning_error_written_out() -> None:
     inside = (
         N * H * (2.0 * V + 4.0 * H * math.log(15.0) + 8.0 * H * math.log(12.0) + 1.0)
     )
-    assert found == pytest.approx(2.0 * beta * math.sqrt(inside))
+    assert bound == pytest.approx(2.0 * beta * math.sqrt(inside))
     printed = float(
         learning_error_bound(
-            N, one_arm, noise_variance=variance, form="printed", **given
+            N, one_arm, noise_variance=variance, form="printed", **options
         )
     )
     V = 2.0 * math.exp(one_arm(H)) * one_arm(N * H)  # eq. 56
@@ -530,7 +530,7 @@ def test_the_learning_error_written_out() -> None:
         + 1
     )
     assert (
-        found
+        bound
         <= 2.0
         * max(2.0 / math.sqrt(math.log(5.0)), 1.0)
         * beta
@@ -590,7 +590,7 @@ def test_theorem_1_is_the_learning_error_and_the_excess() -> None:
     both: dict[str, Any] = {"episode": 3, "norm_bound": 2.0}
     noise: dict[str, Any] = {"noise_bound": 0.5, "noise_variance": 0.25}
     for form in ("derived", "printed"):
-        found = regret_bound_gp_md(
+        bounds = regret_bound_gp_md(
             [5, 50], one_arm, diameter=0.7, delta=0.3, form=form, **both, **noise
         )  # type: ignore[arg-type]
         error = learning_error_bound(
@@ -599,7 +599,7 @@ def test_theorem_1_is_the_learning_error_and_the_excess() -> None:
         excess = episode_concentration(
             [5, 50], diameter=0.7, delta=0.1, form=form, **both
         )  # type: ignore[arg-type]
-        np.testing.assert_allclose(found, error + excess)
+        np.testing.assert_allclose(bounds, error + excess)
     long = regret_bound_gp_md([10**4, 10**8], one_arm, diameter=0.7, **both, **noise)
     assert (
         math.log(long[1] / long[0]) / math.log(10**4) < 0.6
@@ -609,7 +609,7 @@ def test_theorem_1_is_the_learning_error_and_the_excess() -> None:
 
 
 def test_charging_less_for_distances_never_makes_the_cheapest_way_dearer() -> None:
-    """What the statements on runs use: C d_T ≤ d_T as a metric of its own."""
+    """What the statements on runs use: C d_T ≤ d_T as a separate metric."""
     rng = np.random.default_rng(3)
     metric = PointMetric(points=rng.random((6, 2)))
     tree = frt_tree(metric, rng)

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from superarm.core import Floats
 from superarm.core.errors import InputError
 from superarm.roads.energy import Vehicle, drive_time
+from superarm.roads.energy.drives import border_speeds
 from superarm.roads.energy.junctions import (
     ACCELERATION,
     BRAKING,
     UTURN_SECONDS,
     Signal,
-    border_speeds,
 )
 from superarm.roads.networks import (
     LineGraph,
@@ -33,11 +33,11 @@ A, B = ACCELERATION, BRAKING
 
 
 def chain(length: list[float], speed: list[float], **of_turns: Any) -> LineGraph:
-    """Edges one after the other, and a long way back without any delay of its own."""
+    """Edges one after the other, and a long way back without delays."""
     k = len(length)
     turns = np.array([[edge, (edge + 1) % (k + 1)] for edge in range(k + 1)])
     nodes = np.arange(k + 1)
-    told = {
+    turn_data = {
         name: np.append(values, [0.0, 0.0])
         for name, values in of_turns.items()
         if name != "signals"
@@ -55,7 +55,7 @@ def chain(length: list[float], speed: list[float], **of_turns: Any) -> LineGraph
         connections=turns,
         turn_permits={"passenger": np.ones(k + 1, dtype=bool)},
         signals=of_turns.get("signals", {}),
-        **told,
+        **turn_data,
     ).line_graph()
 
 
@@ -107,7 +107,7 @@ def test_a_drive_is_the_fastest_under_all_limits(seed: int) -> None:
     )
 
 
-def test_what_turns_add_is_what_a_drive_takes_where_edges_are_long() -> None:
+def test_turn_energies_match_a_drive_on_long_edges() -> None:
     graph = chain(
         [900.0, 800.0, 700.0],
         [20.0, 15.0, 30.0],
@@ -132,7 +132,7 @@ def test_what_turns_add_is_what_a_drive_takes_where_edges_are_long() -> None:
     assert graph.turn_seconds[turns[1]] == pytest.approx(second, rel=1e-12)
 
 
-def test_between_equal_turns_a_short_edge_adds_what_a_drive_takes() -> None:
+def test_short_edge_between_equal_turns_matches_a_drive() -> None:
     """One accelerates for b/(a + b) of the way and brakes on the rest."""
     graph = chain(
         [400.0, 12.0, 400.0], [20.0] * 3, turn_length=[5.0, 5.0], turn_speed=[3.0, 3.0]
@@ -142,7 +142,7 @@ def test_between_equal_turns_a_short_edge_adds_what_a_drive_takes() -> None:
     assert drive_time(graph, [0, 1, 2]) == pytest.approx(added, rel=1e-12)
 
 
-def test_turns_of_which_nothing_is_known_add_nothing_but_changes_of_speed() -> None:
+def test_turns_without_data_add_only_changes_of_speed() -> None:
     graph = chain([500.0, 500.0], [10.0, 20.0])
     assert graph.turn_seconds[0] == pytest.approx((20 - 10) ** 2 / (2 * A * 20))
     same = chain([500.0, 500.0], [10.0, 10.0])
@@ -187,7 +187,7 @@ def test_a_signal_by_hand() -> None:
     ),
     st.integers(-50, 50),
 )
-def test_who_comes_at_any_time_waits_as_long_as_those_of_a_cycle_do(
+def test_mean_wait_equals_the_average_over_a_cycle(
     phases: list[tuple[int, str]], offset: int
 ) -> None:
     signal = Signal.from_phases(
@@ -223,19 +223,21 @@ def with_signals(*signals: Signal) -> LineGraph:
     )
 
 
-def test_one_waits_for_green_and_begins_from_rest() -> None:
+def test_red_signal_adds_waiting_and_a_start_from_rest() -> None:
     graph = with_signals(Signal.from_phases([(40.0, "G"), (50.0, "r")]))
-    again = 10.0 / (2 * A)
+    start_delay = 10.0 / (2 * A)
     assert drive_time(graph, [0, 1], 0.0) == pytest.approx(
-        101.0 + 40.0 + again
+        101.0 + 40.0 + start_delay
     )  # there at 50, of 90
-    assert drive_time(graph, [0, 1], 39.5) == pytest.approx(101.0 + 0.5 + again)
+    assert drive_time(graph, [0, 1], 39.5) == pytest.approx(101.0 + 0.5 + start_delay)
     assert drive_time(graph, [0, 1], 41.0) == pytest.approx(101.0)
     # Over all departures what the turn adds: 32 of them miss an integral over 90 s by so much.
-    mean = 101.0 + 50.0**2 / 180.0 + 50.0 / 90.0 * again
-    assert drive_time(graph, [0, 1]) == pytest.approx(mean, abs=(50.0 + again) / 32)
+    mean = 101.0 + 50.0**2 / 180.0 + 50.0 / 90.0 * start_delay
+    assert drive_time(graph, [0, 1]) == pytest.approx(
+        mean, abs=(50.0 + start_delay) / 32
+    )
     assert graph.turn_seconds[0] == pytest.approx(
-        1.0 + 50.0**2 / 180.0 + 50.0 / 90.0 * again
+        1.0 + 50.0**2 / 180.0 + 50.0 / 90.0 * start_delay
     )
     # Without phases the expectation is all there is.
     vague = replace(graph.network, signals={}).line_graph()
@@ -289,11 +291,11 @@ def test_signals_in_step_are_passed_in_step() -> None:
         for shift in (0.0, 51.0)
     )
     graph = with_signals(first, second)
-    again = 10.0 / (2 * A)
+    start_delay = 10.0 / (2 * A)
     for begin in range(90):
         wait = float(first.waits(np.array([begin + 50.0]))[0])
         late = (
-            wait + again if wait else 0.0
+            wait + start_delay if wait else 0.0
         )  # who waited comes just after the second turned green
         assert drive_time(graph, [0, 1, 2], float(begin)) == pytest.approx(152.0 + late)
 
@@ -301,7 +303,7 @@ def test_signals_in_step_are_passed_in_step() -> None:
 # --- energy and U-turns ------------------------------------------------------------------------
 
 
-def test_what_a_turn_costs_a_vehicle() -> None:
+def test_turn_energy_of_a_vehicle() -> None:
     graph = chain(
         [900.0, 900.0],
         [20.0, 15.0],
@@ -331,7 +333,7 @@ def test_what_a_turn_costs_a_vehicle() -> None:
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["multiply", "divide"]))
 @settings(max_examples=20, deadline=None)
-def test_a_turn_costs_something_or_nothing(seed: int, recuperation: Any) -> None:
+def test_turn_energies_are_not_negative(seed: int, recuperation: Any) -> None:
     rng, k = np.random.default_rng(seed), 6
     graph = chain(
         (1.0 + 50.0 * rng.random(k)).tolist(),
@@ -351,7 +353,7 @@ def test_cars_are_those_of_sumo_and_turning_back_takes_as_long_as_for_osrm() -> 
     assert (ACCELERATION, BRAKING, UTURN_SECONDS) == (2.6, 4.5, 20.0)
 
 
-def test_who_turns_back_stops() -> None:
+def test_uturns_stop() -> None:
     """All of the speed has to be regained; where one drives on at the same speed, nothing."""
     graph = star("a").line_graph(uturns=True)
     car = Vehicle(auxiliary_power=0.0, air_drag=0.0, propulsion_efficiency=0.9)
@@ -396,9 +398,9 @@ def test_signals_make_drives_differ() -> None:
     lost = (1 / 0.9 - 0.8) * 0.5 * car.mass * 20.0**2 + 3000.0 * waited
     drawn = np.where(rng.random(n) < stop, lost, 0.0) / 3600.0
     # The kurtosis of such a variable is below 3, so that its variance is known to √(2/n), 0.3 %.
-    found = car.stop_variance(graph)
-    assert found[0] == pytest.approx(drawn.var(), rel=4.0 * np.sqrt(2.0 / n))
-    assert found[1:].tolist() == [0.0, 0.0]
+    stop_variance = car.stop_variance(graph)
+    assert stop_variance[0] == pytest.approx(drawn.var(), rel=4.0 * np.sqrt(2.0 / n))
+    assert stop_variance[1:].tolist() == [0.0, 0.0]
     network = star("a", "b")
     stops = np.linspace(0.1, 0.9, len(network.connections))
     several = replace(network, turn_stop=stops).line_graph()
@@ -414,7 +416,7 @@ def star(*dead_ends: str) -> RoadNetwork:
         ("a", "b"),
         ("b", "c"),
         ("c", "a"),
-        *((at, f"{at}{n}") for n, at in enumerate(dead_ends)),
+        *((junction, f"{junction}{n}") for n, junction in enumerate(dead_ends)),
     ]
     ends = [*both, *((end, begin) for begin, end in both)]
     nodes = sorted({node for pair in ends for node in pair})
@@ -444,10 +446,10 @@ def star(*dead_ends: str) -> RoadNetwork:
     )
 
 
-def test_one_turns_back_only_in_dead_ends() -> None:
+def test_uturns_only_in_dead_ends() -> None:
     network = star("a", "b")
     everywhere, nowhere, graph = (
-        network.line_graph(uturns=each) for each in (True, False, "dead-ends")
+        network.line_graph(uturns=uturns) for uturns in (True, False, "dead-ends")
     )
     assert graph.ids == everywhere.ids
     assert "aa0" not in nowhere.ids
@@ -477,26 +479,26 @@ def test_no_edge_is_lost_with_dead_ends(seed: int) -> None:
     )
     everywhere, graph = network.line_graph(), network.line_graph(uturns="dead-ends")
     assert graph.ids == everywhere.ids
-    kept = {tuple(turn) for turn in graph.turns.tolist()}
-    assert kept <= {tuple(turn) for turn in everywhere.turns.tolist()}
+    kept_turns = {tuple(turn) for turn in graph.turns.tolist()}
+    assert kept_turns <= {tuple(turn) for turn in everywhere.turns.tolist()}
     onward = {tuple(turn) for turn in everywhere.turns[~everywhere.is_uturn].tolist()}
-    assert onward <= kept
-    alone = set(range(len(graph))) - {first for first, _ in onward}
+    assert onward <= kept_turns
+    isolated = set(range(len(graph))) - {first for first, _ in onward}
     assert {
         tuple(turn)
         for turn in everywhere.turns[everywhere.is_uturn].tolist()
-        if turn[0] in alone
-    } <= kept
+        if turn[0] in isolated
+    } <= kept_turns
 
 
 # --- what is known of turns ----------------------------------------------------------------------
 
 
-def test_turns_keep_what_is_known_of_them_in_any_order() -> None:
+def test_turn_data_survives_reordering() -> None:
     network = generate_city(edges=300, seed=2)
     rng = np.random.default_rng(0)
     names = ("turn_length", "turn_speed", "turn_wait", "turn_stop", "turn_entry")
-    told: dict[str, Floats] = {
+    turn_data: dict[str, Floats] = {
         name: rng.random(len(network.connections)) for name in names
     }
     order = rng.permutation(len(network.connections))
@@ -514,7 +516,7 @@ def test_turns_keep_what_is_known_of_them_in_any_order() -> None:
             if int(turn) in signals
         },
         street_names=tuple(f"street {edge}" for edge in network.edge_ids),
-        **{name: values[order] for name, values in told.items()},
+        **{name: values[order] for name, values in turn_data.items()},
     )
     graph = shuffled.line_graph(uturns=False)
     number = {
@@ -523,7 +525,7 @@ def test_turns_keep_what_is_known_of_them_in_any_order() -> None:
     for turn, (first, second) in enumerate(graph.edges[graph.turns].tolist()):
         place = number[first, second]
         for name in names:
-            assert getattr(graph, name)[turn] == told[name][place]
+            assert getattr(graph, name)[turn] == turn_data[name][place]
         assert graph.signals.get(turn) == signals.get(place)
         assert not graph.is_uturn[turn]
     assert graph.street_names == tuple(f"street {edge}" for edge in graph.ids)
@@ -547,7 +549,7 @@ def test_turns_keep_what_is_known_of_them_in_any_order() -> None:
         ({"street_names": ("a",)}, "street_names has 1 entries for 4 edges"),
     ],
 )
-def test_what_turns_cannot_be(wrong: dict[str, Any], words: str) -> None:
+def test_invalid_turns_are_rejected(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         replace(chain([10.0] * 3, [10.0] * 3).network, **wrong)
 

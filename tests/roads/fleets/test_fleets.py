@@ -1,4 +1,4 @@
-"""A fleet's log: how it is read, what it teaches, and that it teaches it once."""
+"""A fleet's log: reading it, and learning it exactly once."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def graph() -> LineGraph:
 
 def route_of(graph: LineGraph, start: int, goal: int) -> list[int]:
     oracle = ShortestPath(successors=graph.turn_graph)
-    found = oracle.select(
+    selection = oracle.select(
         -graph.length, Trip(start=start, goal=goal), np.random.default_rng(0)
     )
-    return [int(edge) for edge in found.positions]
+    return [int(edge) for edge in selection.positions]
 
 
 def metered(graph: LineGraph, edges: list[int], more: float = 0.0) -> list[float]:
@@ -57,14 +57,14 @@ def metered(graph: LineGraph, edges: list[int], more: float = 0.0) -> list[float
 
 
 def by_edges(
-    graph: LineGraph, name: str, edges: list[int], more: float = 0.0, **given: Any
+    graph: LineGraph, name: str, edges: list[int], more: float = 0.0, **options: Any
 ) -> LoggedTrip:
     energies = metered(graph, edges, more)
     sections = tuple(
         TripSection((graph.ids[edge],), energy)
         for edge, energy in zip(edges, energies, strict=True)
     )
-    return LoggedTrip(name=name, sections=sections, **{"vehicle": "van", **given})
+    return LoggedTrip(name=name, sections=sections, **{"vehicle": "van", **options})
 
 
 def posterior_of(policy: IndexPolicy) -> RoadGP:
@@ -99,7 +99,7 @@ def test_edges_teach_their_energies_less_heights_and_turns(graph: LineGraph) -> 
     )
 
 
-def test_a_whole_trip_teaches_its_sum(graph: LineGraph) -> None:
+def test_trip_total_is_learned_as_a_sum(graph: LineGraph) -> None:
     edges = route_of(graph, 3, 120)
     total = sum(metered(graph, edges, 1.0))
     trip = LoggedTrip(
@@ -152,10 +152,10 @@ def test_edges_may_be_missing_and_may_be_driven_twice(graph: LineGraph) -> None:
     expected = np.delete(keys[:, 1], 2)
     expected[1] += turn
     np.testing.assert_allclose(rewards, expected, atol=1e-9)
-    again = LoggedTrip(
+    repeated = LoggedTrip(
         name="twice", vehicle="van", sections=(sections[0], sections[0], sections[1])
     )
-    lesson = learn_trips(graph, [again], vehicles={"van": VAN})
+    lesson = learn_trips(graph, [repeated], vehicles={"van": VAN})
     assert lesson.trips == 1
     assert len(lesson.posterior.visited) == 2
     assert lesson.posterior.count == 3
@@ -171,11 +171,11 @@ def test_a_trip_is_learned_once(graph: LineGraph, tmp_path: Path) -> None:
     lesson = learn_trips(graph, [first, second, first, other], vehicles={"van": VAN})
     assert (lesson.trips, lesson.known) == (3, 1)
     before = state_to_bytes(lesson.policy.state())
-    again = learn_trips(
+    repeated = learn_trips(
         graph, [second, first], policy=lesson.policy, vehicles={"van": VAN}
     )
-    assert (again.trips, again.known) == (0, 2)
-    assert state_to_bytes(again.policy.state()) == before
+    assert (repeated.trips, repeated.known) == (0, 2)
+    assert state_to_bytes(repeated.policy.state()) == before
     lesson.policy.save(tmp_path / "fleet.npz")
     loaded = superarm.load(tmp_path / "fleet.npz")
     assert isinstance(loaded, IndexPolicy)
@@ -190,16 +190,16 @@ def test_in_parts_or_at_once_is_the_same(graph: LineGraph) -> None:
         by_edges(graph, str(n), route_of(graph, 3 + n, 120 - n), 0.1 * n)
         for n in range(6)
     ]
-    whole = learn_trips(graph, trips, vehicles={"van": VAN})
+    at_once = learn_trips(graph, trips, vehicles={"van": VAN})
     parts = learn_trips(graph, trips[:2], vehicles={"van": VAN})
     parts = learn_trips(graph, trips, policy=parts.policy, vehicles={"van": VAN})
     assert (parts.trips, parts.known) == (4, 2)
     assert state_to_bytes(parts.posterior.state()) == state_to_bytes(
-        whole.posterior.state()
+        at_once.posterior.state()
     )
 
 
-def test_vehicles_are_told_apart_by_their_names(graph: LineGraph) -> None:
+def test_vehicles_are_distinguished_by_name(graph: LineGraph) -> None:
     edges = route_of(graph, 3, 120)
     trips = [by_edges(graph, "a", edges), by_edges(graph, "b", edges, vehicle="other")]
     lesson = learn_trips(graph, trips, vehicles={"van": VAN})
@@ -209,12 +209,10 @@ def test_vehicles_are_told_apart_by_their_names(graph: LineGraph) -> None:
     assert len(set(numbers)) == 5
     assert all(0 <= number < 2**31 for number in numbers)
     masses = np.unique(lesson.posterior.state().array("keys")[:, 6])
-    np.testing.assert_allclose(
-        masses, [1.0, 2600.0 / 1830.0]
-    )  # one that nothing is said about
+    np.testing.assert_allclose(masses, [1.0, 2600.0 / 1830.0])  # one without settings
 
 
-def test_trips_that_cannot_be_learned_from_are_told(graph: LineGraph) -> None:
+def test_unlearnable_trips_are_reported(graph: LineGraph) -> None:
     good = by_edges(graph, "good", route_of(graph, 3, 120))
     strange = LoggedTrip(name="strange", sections=(TripSection(("nowhere",), 5.0),))
     empty = LoggedTrip(name="empty", sections=())
@@ -224,15 +222,15 @@ def test_trips_that_cannot_be_learned_from_are_told(graph: LineGraph) -> None:
     assert "nowhere" in lesson.refused["strange"]
     none = learn_trips(graph, [strange])
     assert (none.trips, none.posterior.trips) == (0, 0)
-    told = none.as_json(graph)
-    assert (told["trips_judged"], told["trips_inside"], told["trust"]) == (
+    summary = none.as_json(graph)
+    assert (summary["trips_judged"], summary["trips_inside"], summary["trust"]) == (
         0,
         None,
         True,
     )
 
 
-def test_outliers_are_told_by_their_edges(graph: LineGraph) -> None:
+def test_outliers_are_reported_by_edge(graph: LineGraph) -> None:
     edges = route_of(graph, 3, 120)
     good = [by_edges(graph, str(n), edges, 0.5) for n in range(5)]
     odd = by_edges(graph, "odd", edges, 0.5)
@@ -246,10 +244,10 @@ def test_outliers_are_told_by_their_edges(graph: LineGraph) -> None:
     )
     for what in ("keep", "weigh", "refuse"):
         lesson = learn_trips(graph, [*good, far], vehicles={"van": VAN}, outliers=what)
-        told = lesson.as_json(graph)
-        assert told["outliers"] == len(told["flagged"]) == 1
-        assert told["flagged"][0]["edges"] == [graph.ids[edges[1]]]
-        assert told["flagged"][0]["standard_deviations"] > 6.0
+        summary = lesson.as_json(graph)
+        assert summary["outliers"] == len(summary["flagged"]) == 1
+        assert summary["flagged"][0]["edges"] == [graph.ids[edges[1]]]
+        assert summary["flagged"][0]["standard_deviations"] > 6.0
 
 
 def test_units_are_judged_by_what_heights_and_turns_take_too() -> None:
@@ -270,7 +268,8 @@ def test_units_are_judged_by_what_heights_and_turns_take_too() -> None:
         replace(
             trip,
             sections=tuple(
-                TripSection(each.edges, each.energy / 1e3) for each in trip.sections
+                TripSection(section.edges, section.energy / 1e3)
+                for section in trip.sections
             ),
         )
         for trip in log
@@ -294,8 +293,8 @@ def test_another_state_is_refused(graph: LineGraph) -> None:
     slower = replace(network, speed=0.9 * network.speed)
     longer = replace(network, length=1.1 * network.length)
     unlike = {
-        each.line_graph(uturns="dead-ends"): "speed limits or heights"
-        for each in (flat, slower)
+        other_network.line_graph(uturns="dead-ends"): "speed limits or heights"
+        for other_network in (flat, slower)
     }
     unlike |= {longer.line_graph(uturns="dead-ends"): "the lengths of roads differ"}
     permits = {
@@ -303,13 +302,13 @@ def test_another_state_is_refused(graph: LineGraph) -> None:
     }
     fewer = replace(network, turn_permits=permits)
     unlike |= {fewer.line_graph(uturns="dead-ends"): "the turns between roads differ"}
-    for roads, told in unlike.items():
-        with pytest.raises(StateError, match=f"another road network: {told}"):
+    for roads, message in unlike.items():
+        with pytest.raises(StateError, match=f"another road network: {message}"):
             learn_trips(roads, [], policy=fleet_policy(graph))
 
 
-def test_a_log_of_a_fleet_brings_its_routes_near_what_it_would_learn_online() -> None:
-    """What a drawn fleet meters, edge by edge, is learned as if the fleet had learned it by itself."""
+def test_learning_from_a_log_approaches_learning_online() -> None:
+    """Learning a simulated fleet's log edge by edge equals learning online."""
     problem = Fleet(
         seed=3, horizon=30, edges=200, least_metres=300.0, vehicles=3, trips=4
     )
@@ -339,8 +338,8 @@ def test_a_log_of_a_fleet_brings_its_routes_near_what_it_would_learn_online() ->
     rows = road_rows(graph, problem.fleet[1], vehicle_number("v1"))
     for what in ("mean", "std"):
         one, other = (
-            getattr(each.predict(rows), what)
-            for each in (lesson.posterior, posterior_of(online))
+            getattr(posterior.predict(rows), what)
+            for posterior in (lesson.posterior, posterior_of(online))
         )
         np.testing.assert_allclose(one, other, atol=1e-8)
 
@@ -389,7 +388,7 @@ def test_packed_tables_and_other_line_ends(graph: LineGraph, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "got none"),
         ("trip,edge\na,r1\n", "must name the columns"),
@@ -414,9 +413,9 @@ def test_packed_tables_and_other_line_ends(graph: LineGraph, tmp_path: Path) -> 
     ],
 )
 def test_tables_that_cannot_be_read(
-    graph: LineGraph, tmp_path: Path, text: str, says: str
+    graph: LineGraph, tmp_path: Path, text: str, message: str
 ) -> None:
-    with pytest.raises(FileError, match=says) as caught:
+    with pytest.raises(FileError, match=message) as caught:
         read_trips(write(tmp_path / "trips.csv", text), graph)
     assert "trips.csv" in str(caught.value)
 

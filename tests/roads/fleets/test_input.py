@@ -1,4 +1,4 @@
-"""Logs of trips as nobody should write them: refused in words, and nothing is learned from them."""
+"""Invalid trip logs are rejected with advice and have no side effects."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _posterior(graph: LineGraph) -> RoadGP:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("trip,edge,edge,energy_wh\na,r1,r2,3\n", "'edge' twice"),
         (_HEAD + "a,v,r1,12,5\n", "5 entries for 4 columns"),
@@ -47,11 +47,11 @@ def _posterior(graph: LineGraph) -> RoadGP:
     ],
 )
 def test_tables_that_are_refused(
-    tmp_path: Path, graph: LineGraph, text: str, told: str
+    tmp_path: Path, graph: LineGraph, text: str, message: str
 ) -> None:
     path = tmp_path / "trips.csv"
     path.write_text(text)
-    with pytest.raises(FileError, match=told):
+    with pytest.raises(FileError, match=message):
         read_trips(path, graph)
 
 
@@ -61,7 +61,7 @@ def test_packed_tables_that_are_damaged(
 ) -> None:
     pack = gzip.compress if suffix == ".gz" else lzma.compress
     data = bytearray(pack((_HEAD + "a,v,r1,12\n" * 500).encode()))
-    data[40:44] = bytes(each ^ 255 for each in data[40:44])
+    data[40:44] = bytes(byte ^ 255 for byte in data[40:44])
     path = tmp_path / f"trips.csv{suffix}"
     path.write_bytes(data)
     with pytest.raises(FileError, match="cannot be read as a table of trips"):
@@ -85,7 +85,7 @@ def test_a_state_of_other_heights_is_refused(graph: LineGraph) -> None:
         learn_trips(flat, [trip], policy=policy)
 
 
-def test_what_is_no_energy_is_refused_trip_by_trip(graph: LineGraph) -> None:
+def test_invalid_energies_are_rejected_per_trip(graph: LineGraph) -> None:
     edges = (graph.ids[0],)
     trips = [
         LoggedTrip(name="nan", sections=(TripSection(edges, float("nan")),)),
@@ -108,12 +108,12 @@ def test_keys_and_trips_of_a_posterior(graph: LineGraph) -> None:
         gp.observe_sums(rows, [0, 2**40], [1.0])
     parts = {
         "keys": rows,
-        "of": np.arange(2.0),
+        "reward_of_arm": np.arange(2.0),
         "rewards": np.ones(2),
         "trip": np.zeros(2, int),
     }
     with pytest.raises(InputError, match="whole numbers"):
-        gp.observe_trips(Trips(**parts, noise=np.zeros(2), alone=np.zeros(2, bool)))
+        gp.observe_trips(Trips(**parts, noise=np.zeros(2), unshared=np.zeros(2, bool)))
     rows[1, 2] = 1e40
     with pytest.raises(InputError, match="beyond 1e\\+09"):
         gp.observe(rows, [1.0, 2.0])
@@ -126,22 +126,22 @@ def test_delays_do_not_depend_on_the_number_of_rounds() -> None:
         fleet = Fleet(
             seed=0, horizon=horizon, edges=400, least_metres=200.0, late=3600.0
         )
-        found = fleet._delays(1, 100.0, 1)
-        assert found is not None
-        delays.append(found.tolist())
+        drawn_delays = fleet._delays(1, 100.0, 1)
+        assert drawn_delays is not None
+        delays.append(drawn_delays.tolist())
     assert delays[0] == delays[1]
     assert delays[0][0] > 2
 
 
 @pytest.mark.parametrize(
-    "given", [{"vehicles": 10**12}, {"weather": 300.0}, {"variety": 1000.0}]
+    "options", [{"vehicles": 10**12}, {"weather": 300.0}, {"variety": 1000.0}]
 )
-def test_fleets_that_cannot_be(given: dict[str, float]) -> None:
+def test_fleets_that_cannot_be(options: dict[str, float]) -> None:
     with pytest.raises(InputError, match=r"it must be a (whole )?number from"):
-        Fleet(seed=0, horizon=2, edges=400, **given)  # type: ignore[arg-type]
+        Fleet(seed=0, horizon=2, edges=400, **options)  # type: ignore[arg-type]
 
 
-def test_a_slip_of_the_meter_does_not_widen_intervals_without_end(
+def test_meter_error_widens_intervals_by_a_bounded_amount(
     graph: LineGraph,
 ) -> None:
     rows = road_rows(graph, Vehicle(), 0)[:1]

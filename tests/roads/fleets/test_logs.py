@@ -1,4 +1,4 @@
-"""A fleet's log: what it teaches, once, and what is refused."""
+"""A fleet's log: learned once; invalid trips are rejected."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ VAN = Vehicle(mass=2600.0, auxiliary_power=800.0)
 def graph() -> LineGraph:
     """With junctions that are slow to drive through, each in its own way."""
     city, rng = generate_city(edges=200, seed=4), np.random.default_rng(0)
-    told = {
+    ranges = {
         "turn_length": (5.0, 30.0),
         "turn_speed": (2.0, 6.0),
         "turn_stop": (0.1, 0.9),
     }
     turns = {
-        name: rng.uniform(*ends, len(city.connections)) for name, ends in told.items()
+        name: rng.uniform(*ends, len(city.connections)) for name, ends in ranges.items()
     }
     graph = replace(city, **turns).line_graph(uturns="dead-ends")  # type: ignore[arg-type]
     assert VAN.turn_energy(graph).min() > 0.0
@@ -54,16 +54,16 @@ def route(graph: LineGraph, start: int, count: int) -> list[int]:
 
 
 def logged(
-    graph: LineGraph, edges: list[int], sizes: list[int], **told: Any
+    graph: LineGraph, edges: list[int], sizes: list[int], **parts: Any
 ) -> LoggedTrip:
     """Sections of these sizes, of 10, 11, 12 … Wh."""
     names = [graph.ids[edge] for edge in edges]
     ends = np.cumsum([0, *sizes])
     sections = tuple(
-        TripSection(tuple(names[a:b]), 10.0 + at)
-        for at, (a, b) in enumerate(pairwise(ends.tolist()))
+        TripSection(tuple(names[a:b]), 10.0 + index)
+        for index, (a, b) in enumerate(pairwise(ends.tolist()))
     )
-    return LoggedTrip(**{"name": "one", "sections": sections, **told})
+    return LoggedTrip(**{"name": "one", "sections": sections, **parts})
 
 
 @pytest.mark.parametrize("sizes", [[1] * 6, [6], [2, 3, 1]], ids=str)
@@ -76,16 +76,18 @@ def test_a_trip_teaches_its_energies_less_heights_and_turns(
     lesson = learn_trips(
         graph, [trip], vehicles={"van": VAN}, accept_unlikely=True, refit=0
     )
-    of = np.repeat(np.arange(len(sizes)), sizes)
+    section_of = np.repeat(np.arange(len(sizes)), sizes)
     known = VAN.potential(graph.rise[edges])
     known[:-1] += VAN.turn_energy(graph)[graph.turn_numbers(edges)]
-    rewards = 10.0 + np.arange(len(sizes)) - np.bincount(of, known)
+    rewards = 10.0 + np.arange(len(sizes)) - np.bincount(section_of, known)
     rows = road_rows(graph, VAN, vehicle_number("van"))
     expected = fleet_policy(graph, refit=0).posterior
-    expected.observe_sums(rows[edges], of, rewards)  # type: ignore[attr-defined]
-    found, right = lesson.posterior.predict(rows), expected.predict(rows)
-    np.testing.assert_allclose(found.mean, right.mean, rtol=1e-9)
-    np.testing.assert_allclose(np.asarray(found.std), np.asarray(right.std), rtol=1e-6)
+    expected.observe_sums(rows[edges], section_of, rewards)  # type: ignore[attr-defined]
+    predicted, right = lesson.posterior.predict(rows), expected.predict(rows)
+    np.testing.assert_allclose(predicted.mean, right.mean, rtol=1e-9)
+    np.testing.assert_allclose(
+        np.asarray(predicted.std), np.asarray(right.std), rtol=1e-6
+    )
     assert (lesson.trips, lesson.known, lesson.refused) == (1, 0, {})
 
 
@@ -129,14 +131,17 @@ def test_many_trips_are_learned_like_one_after_another(graph: LineGraph) -> None
         )
         for start in range(1, 9)
     ]
-    as_it_is: dict[str, Any] = {"accept_unlikely": True, "energy": "net"}
-    at_once, policy = learn_trips(graph, trips, **as_it_is), None
+    unchecked: dict[str, Any] = {"accept_unlikely": True, "energy": "net"}
+    at_once, policy = learn_trips(graph, trips, **unchecked), None
     for trip in trips:
-        policy = learn_trips(graph, [trip], policy=policy, **as_it_is).policy
+        policy = learn_trips(graph, [trip], policy=policy, **unchecked).policy
     assert policy is not None
     rows = road_rows(graph, Vehicle(), vehicle_number(""))
-    found, expected = at_once.posterior.predict(rows), policy.posterior.predict(rows)
-    np.testing.assert_array_equal(found.mean, expected.mean)
+    predicted, expected = (
+        at_once.posterior.predict(rows),
+        policy.posterior.predict(rows),
+    )
+    np.testing.assert_array_equal(predicted.mean, expected.mean)
     assert at_once.posterior.trips == 8
 
 
@@ -148,19 +153,19 @@ def test_a_trip_is_learned_once_by_name_and_vehicle(graph: LineGraph) -> None:
     )
     first = learn_trips(graph, [one, one, twin])
     assert (first.trips, first.known) == (2, 1)
-    again = learn_trips(graph, [one, other, twin], policy=first.policy)
-    assert (again.trips, again.known) == (1, 2)
-    told = again.as_json(graph)
+    second = learn_trips(graph, [one, other, twin], policy=first.policy)
+    assert (second.trips, second.known) == (1, 2)
+    summary = second.as_json(graph)
     assert (
-        told["trips_learned"],
-        told["trips_known_before"],
-        told["trips_in_all"],
+        summary["trips_learned"],
+        summary["trips_known_before"],
+        summary["trips_in_all"],
     ) == (1, 2, 3)
-    assert told["edges_visited"] == 3
-    assert told["trips_judged"] == 3
+    assert summary["edges_visited"] == 3
+    assert summary["trips_judged"] == 3
 
 
-def test_trips_that_cannot_be_learned_from_are_told(graph: LineGraph) -> None:
+def test_unlearnable_trips_are_reported(graph: LineGraph) -> None:
     good = logged(graph, route(graph, 3, 3), [3], name="good")
     lost = LoggedTrip(name="lost", sections=(TripSection(("nowhere",), 5.0),))
     empty = LoggedTrip(name="empty", sections=())
@@ -174,11 +179,11 @@ def test_trips_that_cannot_be_learned_from_are_told(graph: LineGraph) -> None:
         learn_trips(elsewhere, [good], policy=lesson.policy)
 
 
-def test_vehicles_are_told_apart_by_their_names() -> None:
+def test_vehicles_are_distinguished_by_name() -> None:
     numbers = {vehicle_number(f"van-{number}") for number in range(500)}
     assert len(numbers) == 500
     assert all(0 <= number < 2**31 - 1 for number in numbers)
-    assert vehicle_number("van-1") == 665_533_838  # states know vehicles by it
+    assert vehicle_number("van-1") == 665_533_838  # states identify vehicles by it
 
 
 def test_names_of_one_hash_are_two_vehicles(graph: LineGraph) -> None:
@@ -191,16 +196,18 @@ def test_names_of_one_hash_are_two_vehicles(graph: LineGraph) -> None:
         for name in (one, other, one + "b")
     ]
     policy = learn_trips(graph, trips[:2], accept_unlikely=True).policy
-    again = policy.restored(policy.state())
-    gp = again.posterior
+    restored = policy.restored(policy.state())
+    gp = restored.posterior
     assert isinstance(gp, RoadGP)
     names = gp.vehicle_names
     assert names.number(one) == vehicle_number(one)
     assert names.number(other) == vehicle_number(one) + 1
     assert gp.trips_of(names.number(one)) == gp.trips_of(names.number(other)) == 1
-    third = learn_trips(graph, trips[2:], policy=again, accept_unlikely=True).posterior
+    third = learn_trips(
+        graph, trips[2:], policy=restored, accept_unlikely=True
+    ).posterior
     assert len(third.vehicle_names) == 3
-    # A state that has no names yet knows each vehicle by its hash, and so goes on.
+    # A state without names identifies each vehicle by its hash and continues.
     state = gp.state()
     nameless = {
         name: value for name, value in state.scalars.items() if name != "vehicle_names"

@@ -1,4 +1,4 @@
-"""Logs whose energies hold what is stored in motion: what is expected of it, and what is learned."""
+"""Logs whose energies include kinetic energy: its expectation, and what is learned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from scipy.optimize import linprog
 from superarm.core import Floats, Ints
 from superarm.core.errors import FileError, InputError
 from superarm.roads.energy import Vehicle
-from superarm.roads.energy.junctions import ACCELERATION, BRAKING, border_speeds
+from superarm.roads.energy.drives import border_speeds
+from superarm.roads.energy.junctions import ACCELERATION, BRAKING
 from superarm.roads.fleets import (
     Lesson,
     LoggedTrip,
@@ -23,6 +24,7 @@ from superarm.roads.fleets import (
 )
 from superarm.roads.networks import LineGraph, generate_city
 from superarm.roads.posterior import Trips, sections_of, with_motion
+from superarm.roads.posterior.squared_speeds import SquaredSpeeds
 from superarm.roads.problems import Fleet
 from superarm.roads.problems.fleet import road_rows
 
@@ -89,30 +91,32 @@ def test_speeds_are_the_highest_that_limits_and_brakes_allow(
         )
         bounds = [(0.0, cap**2) for cap in caps]
         best = np.asarray(linprog(-np.ones(n), A_ub=rows, b_ub=most, bounds=bounds).x)
-        found = border_speeds(graph, route, from_rest=ends[0], to_rest=ends[1])
-        np.testing.assert_allclose(found.free, best[3:-1:3], rtol=1e-7, atol=1e-7)
-        assert found.start == pytest.approx(best[0], abs=1e-7)
+        speeds = border_speeds(graph, route, from_rest=ends[0], to_rest=ends[1])
+        np.testing.assert_allclose(speeds.free, best[3:-1:3], rtol=1e-7, atol=1e-7)
+        assert speeds.start == pytest.approx(best[0], abs=1e-7)
         p = np.maximum(graph.turn_stop, graph.is_uturn)[turns[-1]]
-        stopped = min(found.free[-1], 2.0 * ACCELERATION * graph.turn_length[turns[-1]])
+        stopped = min(
+            speeds.free[-1], 2.0 * ACCELERATION * graph.turn_length[turns[-1]]
+        )
         after_stop = min(best[-1], stopped + 2.0 * ACCELERATION * metres[-1])
-        assert found.end == pytest.approx(
+        assert speeds.end == pytest.approx(
             (1.0 - p) * best[-1] + p * after_stop, abs=1e-7
         )
 
 
-def test_who_stops_leaves_the_junction_from_rest(graph: LineGraph) -> None:
+def test_stopped_vehicles_leave_the_junction_from_rest(graph: LineGraph) -> None:
     route = walk(graph, 5, 12)
     turns = graph.turn_numbers(route)
-    found = border_speeds(graph, route)
+    speeds = border_speeds(graph, route)
     p = np.maximum(graph.turn_stop, graph.is_uturn)[turns]
     assert 0.0 < p.min(initial=1.0, where=p > 0.0) < 1.0
-    stopped = np.minimum(found.free, 2.0 * ACCELERATION * graph.turn_length[turns])
+    stopped = np.minimum(speeds.free, 2.0 * ACCELERATION * graph.turn_length[turns])
     draws = np.where(
-        np.random.default_rng(0).random((200_000, len(p))) < p, stopped, found.free
+        np.random.default_rng(0).random((200_000, len(p))) < p, stopped, speeds.free
     )
-    spread = np.sqrt(found.variance)
+    spread = np.sqrt(speeds.variance)
     error = 6.0 * spread / np.sqrt(len(draws)) + 1e-9  # six standard errors
-    assert (np.abs(draws.mean(axis=0) - found.mean) < error).all()
+    assert (np.abs(draws.mean(axis=0) - speeds.mean) < error).all()
     np.testing.assert_allclose(draws.std(axis=0), spread, rtol=0.03, atol=1e-6)
 
 
@@ -120,7 +124,7 @@ def test_one_edge_has_no_borders(graph: LineGraph) -> None:
     assert len(border_speeds(graph, [3], from_rest=True).mean) == 0
 
 
-# --- roads too short for borders of their own ----------------------------------------------
+# --- roads too short for separate borders --------------------------------------------------
 
 
 def sections(
@@ -143,7 +147,13 @@ def test_sections_are_a_braking_distance_long(graph: LineGraph) -> None:
     assert sections(graph, route, [2.0, 0.1, 2.0, 0.6, 0.6, 0.1]) == [0, 1, 1, 2, 2, 2]
     assert sections(graph, route, [0.1] * 6) == [0] * 6
     between = sections(graph, np.concatenate([route[:3], route[4:]]), [0.1] * 5)
-    assert between == [0, 0, 0, 1, 1]  # nobody saw the fourth: a gap ends a section
+    assert between == [
+        0,
+        0,
+        0,
+        1,
+        1,
+    ]  # the fourth was not observed: a gap ends a section
 
 
 def test_a_speed_in_the_log_ends_a_section(graph: LineGraph) -> None:
@@ -170,9 +180,9 @@ def test_motion_that_is_as_expected_is_taken_off(
     graph: LineGraph, sizes: list[int], at_rest: bool
 ) -> None:
     route = walk(graph, 11, 8)
-    of = np.repeat(np.arange(len(sizes)), sizes)
+    section_of = np.repeat(np.arange(len(sizes)), sizes)
     net = Trips.of_one(
-        road_rows(graph, VAN, 0, route), of, np.linspace(1.0, 5.0, len(sizes))
+        road_rows(graph, VAN, 0, route), section_of, np.linspace(1.0, 5.0, len(sizes))
     )
     speeds = border_speeds(graph, route, from_rest=at_rest, to_rest=at_rest)
     squares = np.array([speeds.start, *speeds.mean, speeds.end])
@@ -188,9 +198,9 @@ def test_motion_that_is_as_expected_is_taken_off(
     assert trip.is_consistent()
     free = border_speeds(graph, route, from_rest=at_rest, to_rest=at_rest).free
     inside = place[1:-1] - 1
-    whole = (trip.borders.before >= 0) & (trip.borders.after >= 0)
+    inner = (trip.borders.before >= 0) & (trip.borders.after >= 0)
     np.testing.assert_allclose(
-        trip.borders.size[whole], VAN.motion(np.sqrt(free[inside]))
+        trip.borders.size[inner], VAN.motion(np.sqrt(free[inside]))
     )
     assert len(trip.borders.size) == len(inside) + (
         0 if at_rest else 2
@@ -208,8 +218,8 @@ def test_speeds_of_the_log_are_used_where_it_has_them(graph: LineGraph) -> None:
     one_side[1:, 0] = np.nan  # only the beginning of the trip, and ends
     other_side = both.copy()
     other_side[:-1, 1] = np.nan
-    for given in (both, one_side, other_side):
-        trip = with_motion(graph, VAN, raw, route, at_rest=True, speeds=given)
+    for logged_speeds in (both, one_side, other_side):
+        trip = with_motion(graph, VAN, raw, route, at_rest=True, speeds=logged_speeds)
         np.testing.assert_allclose(trip.rewards, net.rewards, atol=1e-9)
         assert (
             trip.borders.size == 0.0
@@ -217,11 +227,22 @@ def test_speeds_of_the_log_are_used_where_it_has_them(graph: LineGraph) -> None:
         assert trip.borders.variance.max() < VAN.motion(20.0) ** 2 * 0.03
 
 
+def test_a_measured_speed_is_as_uncertain_as_mass_and_speedometer() -> None:
+    """v² is off by a tenth, and by 2 v times 0.3 m/s."""
+    expected = SquaredSpeeds(
+        mean=np.array([4.0, 9.0]), free=np.ones(2), variance=np.ones(2)
+    )
+    measured = expected.with_measured(np.array([np.nan, 10.0]))
+    np.testing.assert_array_equal(measured.mean, [4.0, 100.0])
+    np.testing.assert_array_equal(measured.free, [1.0, 0.0])
+    np.testing.assert_allclose(measured.variance, [1.0, 10.0**2 + 6.0**2])
+
+
 def test_where_edges_are_missing_speeds_are_the_highest_possible(
     graph: LineGraph,
 ) -> None:
-    whole = walk(graph, 31, 9)
-    route = np.delete(whole, [4, 5])
+    full_route = walk(graph, 31, 9)
+    route = np.delete(full_route, [4, 5])
     assert graph.turns_between(route.tolist())[3] < 0
     net = Trips.of_one(road_rows(graph, VAN, 0, route), None, np.zeros(7))
     trip = with_motion(graph, VAN, net, route, at_rest=True)
@@ -240,6 +261,11 @@ def test_where_edges_are_missing_speeds_are_the_highest_possible(
     np.testing.assert_allclose(
         trip.rewards[:4], -np.diff(stored, prepend=0.0), atol=1e-9
     )
+    second = border_speeds(graph, route[4:], to_rest=True)
+    stored = VAN.motion(np.sqrt([second.start, *second.mean]))
+    np.testing.assert_allclose(
+        trip.rewards[4:], -np.diff(stored, append=0.0), atol=1e-9
+    )
 
 
 # --- logs ----------------------------------------------------------------------------------
@@ -251,7 +277,7 @@ def fleet() -> Fleet:
 
 
 def trips_of(
-    fleet: Fleet, count: int, *, raw: bool, rest: bool = True, off: float = 0.15
+    fleet: Fleet, count: int, *, raw: bool, at_rest: bool = True, off: float = 0.15
 ) -> list[LoggedTrip]:
     """Trips of the fleet's own model; speeds at borders are off by that share."""
     graph, rng, trips = fleet.graph, np.random.default_rng(8), []
@@ -262,12 +288,12 @@ def trips_of(
             own = fleet.journey(step).own
             square = np.square(graph.speed[route[[0, *range(len(route))]]])
             square[1:-1] = border_speeds(
-                graph, route, from_rest=rest, to_rest=rest
+                graph, route, from_rest=at_rest, to_rest=at_rest
             ).mean
             stored = own.motion(
                 np.sqrt(square * rng.uniform(1.0 - off, 1.0 + off, len(square)))
             )
-            if rest:
+            if at_rest:
                 stored[[0, -1]] = 0.0
             energies = energies + np.diff(stored)
         sections = tuple(
@@ -286,18 +312,18 @@ def learned(fleet: Fleet, trips: list[LoggedTrip], energy: str = "auto") -> Less
     return learn_trips(fleet.graph, trips, vehicles=vans, refit=0, energy=energy)  # type: ignore[arg-type]
 
 
-def test_a_log_tells_whether_it_is_raw_or_net(fleet: Fleet) -> None:
+def test_raw_or_net_energies_are_detected_from_the_log(fleet: Fleet) -> None:
     for count in (1, 12):
         assert learned(fleet, trips_of(fleet, count, raw=False)).raw == 0
         assert learned(fleet, trips_of(fleet, count, raw=True)).raw == count
-    assert learned(fleet, trips_of(fleet, 12, raw=True, rest=False)).raw == 12
+    assert learned(fleet, trips_of(fleet, 12, raw=True, at_rest=False)).raw == 12
     lesson = learned(fleet, trips_of(fleet, 12, raw=False), "raw")
-    assert lesson.raw == 12  # who says so is believed
+    assert lesson.raw == 12  # an explicit option is trusted
     assert lesson.as_json(fleet.graph)["trips_learned_as_raw"] == 12
     assert learned(fleet, trips_of(fleet, 12, raw=True), "net").raw == 0
 
 
-def test_a_slip_of_the_meter_does_not_make_a_log_raw(fleet: Fleet) -> None:
+def test_meter_error_does_not_make_a_log_raw(fleet: Fleet) -> None:
     trips = trips_of(fleet, 12, raw=False)
     for number in range(12):
         sections = list(trips[number].sections)
@@ -309,8 +335,8 @@ def test_a_slip_of_the_meter_does_not_make_a_log_raw(fleet: Fleet) -> None:
     assert learned(fleet, trips[:1]).raw == 0
 
 
-def test_what_was_decided_before_counts(fleet: Fleet) -> None:
-    """A trip that says little does not change it; several that speak clearly do."""
+def test_only_clear_evidence_changes_the_detected_kind(fleet: Fleet) -> None:
+    """A trip with little evidence does not change it; several clear ones do."""
     vans = {f"van-{who}": van for who, van in enumerate(fleet.fleet)}
     net, raw = trips_of(fleet, 15, raw=False), trips_of(fleet, 15, raw=True)
     for first, second, becomes_raw in ((net, raw, True), (raw, net, False)):
@@ -363,13 +389,13 @@ def test_forecasts_from_raw_readings_are_those_from_net_ones(fleet: Fleet) -> No
     }
 
     def forecasts(lesson: Lesson) -> Floats:
-        found = []
+        by_reading = []
         for step in range(31, 41):
             route = list(fleet.informed_route(fleet.offer(step)))
-            found.append(
+            by_reading.append(
                 lesson.posterior.total(rows[fleet.journey(step).vehicle][route])
             )
-        return np.array(found)
+        return np.array(by_reading)
 
     net = forecasts(learned(fleet, trips_of(fleet, 30, raw=False)))
     raw = forecasts(learned(fleet, trips_of(fleet, 30, raw=True)))
@@ -379,15 +405,15 @@ def test_forecasts_from_raw_readings_are_those_from_net_ones(fleet: Fleet) -> No
     assert away < 0.5 * np.sqrt(np.mean(np.square(mistaken[:, 0] - net[:, 0])))
 
 
-def test_a_state_holds_what_was_learned_with_motion(fleet: Fleet) -> None:
+def test_state_contains_motion(fleet: Fleet) -> None:
     trips = trips_of(fleet, 12, raw=True)
     half = learned(fleet, trips[:6])
-    again = half.posterior.restored(half.posterior.state())
+    restored = half.posterior.restored(half.posterior.state())
     rows = road_rows(fleet.graph, fleet.fleet[0], vehicle_number("van-0"))
     np.testing.assert_array_equal(
-        again.predict(rows).mean, half.posterior.predict(rows).mean
+        restored.predict(rows).mean, half.posterior.predict(rows).mean
     )
-    assert len(again._engine.log.view().borders.size) == len(
+    assert len(restored._engine.log.view().borders.size) == len(
         half.posterior._engine.log.view().borders.size
     )
 
@@ -411,12 +437,12 @@ def test_tables_may_have_speeds(graph: LineGraph, tmp_path: Path) -> None:
             read_trips(table, graph)
 
 
-def test_what_energies_hold_must_be_one_of_three(fleet: Fleet) -> None:
+def test_kind_of_energies_must_be_one_of_three(fleet: Fleet) -> None:
     with pytest.raises(InputError, match="energy"):
         learned(fleet, [], "gross")
 
 
-def test_raw_energies_are_told_where_speeds_are_as_expected() -> None:
+def test_raw_energies_are_detected_at_expected_speeds() -> None:
     """Each trip by itself: few borders have other speeds, by which alone raw differs from net."""
     graph = generate_city(edges=300, seed=2).line_graph(uturns="dead-ends")
     for start in range(3, 100, 12):

@@ -1,4 +1,4 @@
-"""Networks kept beside their files: the same network, and never a wrong, foreign or hostile one."""
+"""Networks cached next to their files: never a stale, foreign or hostile one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import json
 import os
 import zipfile
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from superarm.roads.networks import RoadNetwork, generate_city, read_network
 from superarm.roads.networks import cache as module
 from superarm.roads.networks.cache import cache_path, read_cached
 from superarm.roads.networks.geography import from_utm
+from superarm.roads.networks.road import TURN_COLUMNS
 
 
 def with_everything() -> RoadNetwork:
@@ -44,11 +45,23 @@ def with_everything() -> RoadNetwork:
             "passenger": city.permits["passenger"],
             "bus": rng.random(len(ends)) < 0.5,
         },
-        **{
-            name: rng.random(turns)
-            for name in ("turn_length", "turn_wait", "turn_stop", "turn_entry")
-        },
+        **{name: rng.random(turns) for name in TURN_COLUMNS},
     )
+
+
+def test_sample_network_has_every_optional_field() -> None:
+    """So that a field that is added, and not cached, is noticed."""
+    network = with_everything()
+    missing = []
+    for field in fields(RoadNetwork):
+        default = field.default
+        if field.default_factory is not MISSING:
+            default = field.default_factory()
+        value = getattr(network, field.name)
+        has_default = default is not MISSING and type(value) is type(default)
+        if has_default and value == default:
+            missing.append(field.name)
+    assert missing == [], "set them in with_everything()"
 
 
 def require_same(one: RoadNetwork, other: RoadNetwork) -> None:
@@ -98,20 +111,18 @@ def read(path: Path, reader: Reader, **options: Any) -> RoadNetwork:
 @pytest.mark.parametrize(
     "network", [with_everything(), generate_city(edges=300, seed=2)]
 )
-def test_what_is_kept_is_what_was_read(path: Path, network: RoadNetwork) -> None:
+def test_cached_network_equals_the_one_read(path: Path, network: RoadNetwork) -> None:
     reader = Reader(network)
     assert read(path, reader) is network
-    again = read(path, reader)
+    reread = read(path, reader)
     assert reader.times == 1
-    require_same(again, network)
-    assert again.line_graph().signals == network.line_graph().signals
-    assert read(path, reader, name="other").name == "other"  # a name is not kept
-    assert [each.name for each in path.parent.iterdir() if "tmp" in each.name] == []
+    require_same(reread, network)
+    assert reread.line_graph().signals == network.line_graph().signals
+    assert read(path, reader, name="other").name == "other"  # a name is not cached
+    assert [file.name for file in path.parent.iterdir() if "tmp" in file.name] == []
 
 
-def test_what_changes_is_read_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_file_is_reread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file's content, the reader's options, the format and the version; not a date."""
     reader = Reader(generate_city(edges=300, seed=1))
     read(path, reader)
@@ -133,7 +144,7 @@ def test_what_changes_is_read_again(
     assert reader.times == 5
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_kept(path: Path) -> None:
+def test_file_changed_during_reading_is_not_cached(path: Path) -> None:
     network = generate_city(edges=300, seed=1)
 
     def changing() -> RoadNetwork:
@@ -144,7 +155,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(path: Path) -> None:
     assert not cache_path(path).exists()
 
 
-def test_it_can_be_switched_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_can_be_disabled(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = Reader(generate_city(edges=300, seed=1))
     read(path, reader, enabled=False)
     monkeypatch.setenv("SUPERARM_CACHE", "0")
@@ -165,7 +176,7 @@ def test_it_can_be_switched_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert not cache_path(path, "small").exists()
 
 
-def test_where_it_cannot_be_written_there_is_none(
+def test_unwritable_cache_is_skipped(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = Reader(generate_city(edges=300, seed=1))
@@ -198,23 +209,23 @@ def test_every_damaged_byte_is_noticed_or_harmless(path: Path) -> None:
     """Whatever byte is changed, the network is the one that was read."""
     network = generate_city(edges=200, seed=1)
     read(path, Reader(network))
-    whole, rng = cache_path(path).read_bytes(), np.random.default_rng(0)
+    original, rng = cache_path(path).read_bytes(), np.random.default_rng(0)
     noticed = 0
-    for place in rng.integers(len(whole), size=120).tolist():
-        damaged = bytearray(whole)
+    for place in rng.integers(len(original), size=120).tolist():
+        damaged = bytearray(original)
         damaged[place] ^= 1 << int(rng.integers(8))
         cache_path(path).write_bytes(damaged)
         reader = Reader(network)
         require_same(read(path, reader), network)
         noticed += reader.times
-        assert cache_path(path).read_bytes() in (whole, bytes(damaged))
+        assert cache_path(path).read_bytes() in (original, bytes(damaged))
     assert noticed > 100
-    for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
-        cache_path(path).write_bytes(whole[:size])
+    for size in (0, 1, 100, len(original) // 2, len(original) - 1):
+        cache_path(path).write_bytes(original[:size])
         reader = Reader(network)
         require_same(read(path, reader), network)
         assert reader.times == 1
-        assert zipfile.is_zipfile(cache_path(path))  # it was written anew
+        assert zipfile.is_zipfile(cache_path(path))  # it was rewritten
 
 
 @pytest.mark.thorough
@@ -257,7 +268,7 @@ def test_hostile_numbers_are_ignored(path: Path, name: str, value: Any) -> None:
     require_same(read(path, reader), network)
     assert reader.times == 1
     require_same(read(path, reader), network)
-    assert reader.times == 1  # it was written anew
+    assert reader.times == 1  # it was rewritten
     missing = arrays_of(path)
     del missing[name]
     rewritten(path, missing)

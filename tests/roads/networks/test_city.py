@@ -1,4 +1,4 @@
-"""Generated cities: what a driver, a planner and a bandit would notice if it were wrong."""
+"""Generated cities: properties that drivers, planners and bandits rely on."""
 
 import numpy as np
 import pytest
@@ -26,8 +26,8 @@ def kinds(network):
 def crossings(network):
     """Pairs of roads that cross without a junction, by a sweep over all pairs of near ones."""
     forward = np.array([not name.startswith("-") for name in network.edge_ids])
-    at = network.junctions[:, :2]
-    a, b = at[network.tail[forward]], at[network.head[forward]]
+    coordinates = network.junctions[:, :2]
+    a, b = coordinates[network.tail[forward]], coordinates[network.head[forward]]
     names = np.array(network.edge_ids)[forward]
 
     def turn(p, q, r):
@@ -35,15 +35,15 @@ def crossings(network):
             q[..., 1] - p[..., 1]
         ) * (r[..., 0] - p[..., 0])
 
-    found = []
+    pairs = []
     for row in range(len(a)):
         near = (
             np.flatnonzero(np.abs(a[row + 1 :] - a[row]).max(axis=1) < 800.0) + row + 1
         )
         hit = turn(a[row], b[row], a[near]) * turn(a[row], b[row], b[near]) < -1e-6
         hit &= turn(a[near], b[near], a[row]) * turn(a[near], b[near], b[row]) < -1e-6
-        found += [(names[row], names[other]) for other in near[hit]]
-    return found
+        pairs += [(names[row], names[other]) for other in near[hit]]
+    return pairs
 
 
 def test_the_same_seed_gives_the_same_city():
@@ -60,7 +60,7 @@ def test_the_same_seed_gives_the_same_city():
     ("edges", "seed"),
     [(200, 0), (200, 1), (500, 1), (1000, 0), (1000, 3), (7000, 2), (20_000, 1)],
 )
-def test_a_city_has_about_the_edges_asked_for(edges, seed):
+def test_city_has_about_the_requested_number_of_edges(edges, seed):
     city = generate_city(edges=edges, seed=seed)
     assert abs(len(city.line_graph()) - edges) <= 0.05 * edges
 
@@ -138,14 +138,14 @@ def test_hills_make_driving_interesting_but_roads_stay_drivable(city):
 
 def test_one_way_streets_and_turn_restrictions_are_there(city):
     pairs = set(zip(city.tail.tolist(), city.head.tolist(), strict=True))
-    alone = np.array(
+    one_way = np.array(
         [
             (head, tail) not in pairs
             for tail, head in zip(city.tail, city.head, strict=True)
         ]
     )
-    assert 0.02 < alone.mean() < 0.2
-    assert not alone[kinds(city) == "ring"].any()
+    assert 0.02 < one_way.mean() < 0.2
+    assert not one_way[kinds(city) == "ring"].any()
     turns = set(map(tuple, city.connections.tolist()))
     assert len(turns) == len(city.connections)
     leaving = [[] for _ in city.junction_ids]
@@ -225,7 +225,7 @@ def test_a_trip_exists_on_the_smallest_loops(count):
     assert start != goal
 
 
-def test_no_trip_is_said_so():
+def test_network_without_trips_raises():
     lonely = ring_road(3, closed=False).line_graph()
     assert len(lonely) == 1
     with pytest.raises(InfeasibleError, match="no two edges"):

@@ -1,4 +1,4 @@
-"""Heights from tiles: bilinear, voids, corners, and what the real ones say."""
+"""Heights from tiles: bilinear interpolation, voids, corners, and real tiles."""
 
 import gzip
 import lzma
@@ -48,7 +48,7 @@ def network(lon_lat):
 @pytest.mark.parametrize(
     ("name", "west", "south"), [("N49E006", 6, 49), ("s02w070", -70, -2)]
 )
-def test_a_tile_lies_where_its_name_says(tmp_path, suffix, pack, name, west, south):
+def test_tile_position_follows_its_name(tmp_path, suffix, pack, name, west, south):
     path = tmp_path / f"{name}.hgt{suffix}"
     path.write_bytes(pack(plane().tobytes()))
     tile = Tile.read(path)
@@ -65,9 +65,9 @@ def test_a_tile_lies_where_its_name_says(tmp_path, suffix, pack, name, west, sou
     lat=st.floats(0.0, 1.0),
     heights=st.lists(st.integers(-100, 900) | st.just(VOID), min_size=16, max_size=16),
 )
-def test_heights_are_what_a_plain_loop_finds(lon, lat, heights):
+def test_heights_match_a_plain_loop(lon, lat, heights):
     grid = np.array(heights, dtype=np.int16).reshape(4, 4)
-    found = Tile(west=0, south=0, heights=grid).height(lon, lat)
+    interpolated = Tile(west=0, south=0, heights=grid).height(lon, lat)
     column, row = min(int(lon * 3), 2), min(int((1 - lat) * 3), 2)
     right, below = lon * 3 - column, (1 - lat) * 3 - row
     near = [
@@ -80,14 +80,14 @@ def test_heights_are_what_a_plain_loop_finds(lon, lat, heights):
         if grid[row + i, column + j] != VOID
     ]
     if not near:
-        assert np.isnan(found)
+        assert np.isnan(interpolated)
         return
     weight = sum(weight for _, weight in near)
     if weight > 0:
         expected = sum(height * weight for height, weight in near) / weight
     else:
         expected = sum(height for height, _ in near) / len(near)
-    assert found == pytest.approx(expected, abs=1e-6)
+    assert interpolated == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_place_outside_is_refused():
@@ -147,7 +147,7 @@ def test_the_second_tile_fills_the_voids_of_the_first():
         with_heights(places, blank)
 
 
-def test_what_can_not_be_lifted():
+def test_heights_reject_networks_outside_tiles():
     tile = Tile(west=6, south=49, heights=np.zeros((2, 2), dtype=np.int16))
     words = r"1 of 2 junctions lie outside all tiles; .* 'j1' .*needed there is S01W070"
     with pytest.raises(InputError, match=words):

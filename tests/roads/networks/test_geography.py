@@ -1,4 +1,4 @@
-"""UTM: published places, the meridian's length, and there and back again."""
+"""UTM: published places, the meridian's length, and round trips."""
 
 import csv
 import gzip
@@ -17,7 +17,7 @@ def test_published_places():
     assert np.allclose(from_utm([[630_084, 4_833_438]], 17), tower, atol=1e-5, rtol=0)
 
 
-def test_the_meridian_is_as_long_as_it_is():
+def test_length_of_the_meridian():
     # The quarter meridian of WGS 84 is 10 001 965.729 m; half a metre in 1250 less in UTM.
     ((_, lat),) = from_utm([[500_000.0, 0.9996 * 10_001_965.729]], 32)
     assert lat == pytest.approx(90.0, abs=1e-7)
@@ -54,8 +54,8 @@ def test_wrong_zones_and_places_are_refused():
 
 @pytest.mark.parametrize("name", ["lust", "most"])
 def test_real_places(name):
-    found = [folder / name / "nodes.csv.gz" for folder in search_path()]
-    path = next((path for path in found if path.is_file()), None)
+    candidates = [folder / name / "nodes.csv.gz" for folder in search_path()]
+    path = next((path for path in candidates if path.is_file()), None)
     if path is None:
         pytest.skip(f"{name} is not at hand")
     with gzip.open(path, "rt", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""What is written for SUMO can be read back, up to six decimals, and driven on."""
+"""Networks written for SUMO read back to six decimals and can be driven."""
 
 import numpy as np
 import pytest
@@ -66,7 +66,7 @@ def assert_equal_by_id(read, network):
 
 
 @pytest.mark.parametrize("suffix", [".net.xml", ".net.xml.gz"])
-def test_every_turn_comes_back_from_sumo(tmp_path, suffix):
+def test_every_turn_round_trips_through_sumo(tmp_path, suffix):
     pytest.importorskip("sumo", reason="sumo is not installed")
     network = crossroads()
     assert_equal_by_id(
@@ -74,7 +74,7 @@ def test_every_turn_comes_back_from_sumo(tmp_path, suffix):
     )
 
 
-def test_a_city_comes_back_from_sumo(tmp_path):
+def test_city_round_trips_through_sumo(tmp_path):
     pytest.importorskip("sumo", reason="sumo is not installed")
     city = generate_city(edges=900, seed=2)
     assert_equal_by_id(read_sumo(write_sumo(city, tmp_path / "city.net.xml")), city)
@@ -103,7 +103,7 @@ def test_a_city_can_be_driven(tmp_path):
         libsumo.close()
 
 
-def test_a_wrong_name_or_an_id_sumo_refuses_is_said_so(tmp_path):
+def test_invalid_file_names_and_ids_are_rejected(tmp_path):
     with pytest.raises(InputError, match=r"is named \.net\.xml"):
         write_sumo(crossroads(), tmp_path / "town.xml")
     pytest.importorskip("sumo", reason="sumo is not installed")

@@ -156,7 +156,7 @@ def test_a_map_that_is_not_there(tmp_path, sumo):
         read_osm(tmp_path / "none.osm")
 
 
-def test_netconvert_is_not_waited_for_for_ever(tmp_path, sumo, monkeypatch):
+def test_netconvert_has_a_timeout(tmp_path, sumo, monkeypatch):
     def late(command, timeout, **_):
         raise subprocess.TimeoutExpired(command, timeout)
 
@@ -187,7 +187,7 @@ def test_a_map_is_converted_once(sumo, tmp_path, monkeypatch):
             changed()
 
 
-def test_without_sumo_the_pip_line_is_named(tmp_path, monkeypatch):
+def test_missing_sumo_names_the_pip_command(tmp_path, monkeypatch):
     path = write(tmp_path, osm())
     monkeypatch.setitem(sys.modules, "sumo", None)
     for read in (read_osm, lambda path: kept_osm(path, tmp_path)):
@@ -200,8 +200,11 @@ def test_without_sumo_the_pip_line_is_named(tmp_path, monkeypatch):
     def missing(name):
         raise PackageNotFoundError(name)
 
-    for found, what in ((missing, "eclipse-sumo"), (lambda name: "1.28", "netconvert")):
-        monkeypatch.setattr("superarm.roads.networks.openstreetmap.version", found)
+    for lookup, what in (
+        (missing, "eclipse-sumo"),
+        (lambda name: "1.28", "netconvert"),
+    ):
+        monkeypatch.setattr("superarm.roads.networks.openstreetmap.version", lookup)
         with pytest.raises(
             MissingExtraError, match=rf"{what}.* is missing.*; run: pip install .*sumo"
         ):

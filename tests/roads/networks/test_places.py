@@ -91,13 +91,13 @@ def test_the_nearest_edge_is_the_nearest(graph: LineGraph) -> None:
         if away.min() > 400.0:
             continue
         longitude, latitude = degrees(point)[0]
-        found = places.find((latitude, longitude))
-        assert away[found.edges[0]] == pytest.approx(away.min(), abs=0.05)
-        assert found.how.endswith(" m away")
-        assert float(found.how.split()[0]) == pytest.approx(
+        match = places.find((latitude, longitude))
+        assert away[match.edges[0]] == pytest.approx(away.min(), abs=0.05)
+        assert match.how.endswith(" m away")
+        assert float(match.how.split()[0]) == pytest.approx(
             away.min() / scale, abs=0.5 + 0.05
         )
-        assert places.find(f"{latitude},{longitude}") == found
+        assert places.find(f"{latitude},{longitude}") == match
         compared += 1
     assert compared > 30
 
@@ -110,7 +110,11 @@ def test_both_directions_of_a_road_are_found(graph: LineGraph) -> None:
         longitude, latitude = degrees(middle)[0]
         ways = places.find((latitude, longitude)).edges
         twins = np.flatnonzero((tail == head[edge]) & (head == tail[edge]))
-        near = [each for each in twins if distances(graph, middle)[each] <= 15.0]
+        near = [
+            candidate
+            for candidate in twins
+            if distances(graph, middle)[candidate] <= 15.0
+        ]
         assert set(ways) == {edge, *near}
 
 
@@ -125,9 +129,9 @@ def test_where_on_its_edges_a_place_lies(graph: LineGraph) -> None:
             + rng.normal(0, 5, size=2)
         )
         longitude, latitude = degrees(point)[0]
-        found = places.find((latitude, longitude))
-        assert found.shares is not None
-        for way, share in zip(found.edges, found.shares, strict=True):
+        match = places.find((latitude, longitude))
+        assert match.shares is not None
+        for way, share in zip(match.edges, match.shares, strict=True):
             corners = graph.course(way)
             along = np.concatenate(
                 [[0.0], np.cumsum(np.hypot(*np.diff(corners, axis=0).T))]
@@ -137,9 +141,9 @@ def test_where_on_its_edges_a_place_lies(graph: LineGraph) -> None:
                 [np.interp(dense, along, corners[:, axis]) for axis in (0, 1)], axis=1
             )
             away = np.hypot(*(line - point).T)
-            at = share * along[-1]
+            distance = share * along[-1]
             on_edge = np.array(
-                [np.interp(at, along, corners[:, axis]) for axis in (0, 1)]
+                [np.interp(distance, along, corners[:, axis]) for axis in (0, 1)]
             )
             assert np.hypot(*(on_edge - point)) == pytest.approx(away.min(), abs=0.05)
     assert places.find(graph.ids[3]).shares is None
@@ -161,25 +165,25 @@ def test_places_that_are_refused(graph: LineGraph) -> None:
     for pole in (-90.0, 89.99999, 90.0):
         with pytest.raises(
             UnknownArmError, match=r"km from the nearest edge .*"
-        ) as found:
+        ) as error:
             places.find((pole, west))
-        told = re.search(r"is ([0-9.]+) km from", str(found.value))
-        assert told is not None
+        stated = re.search(r"is ([0-9.]+) km from", str(error.value))
+        assert stated is not None
         quarter = 10_019.0  # km from the equator to a pole
         degrees = abs(pole - south)
-        assert float(told[1]) == pytest.approx(quarter * degrees / 90.0, abs=20.0)
+        assert float(stated[1]) == pytest.approx(quarter * degrees / 90.0, abs=20.0)
     for odd in (None, 5, (49.6,), (1.0, 2.0, 3.0), ("a", "b"), b"49.6,6.1", 1j):
         with pytest.raises(InputError, match=r"place is .*; give an edge id"):
             places.find(odd)  # type: ignore[arg-type]
-    with pytest.raises(UnknownArmError) as found:
+    with pytest.raises(UnknownArmError) as error:
         graph.number("x" * 1_000_000)
-    assert len(str(found.value)) < 300
+    assert len(str(error.value)) < 300
     nowhere = Places(generate_city(edges=300, seed=1).line_graph())
     with pytest.raises(InputError, match="no geographic reference"):
         nowhere.find("49.6,6.1")
 
 
-def test_an_edge_id_wins_over_what_it_looks_like(graph: LineGraph) -> None:
+def test_edge_id_takes_precedence_over_other_readings(graph: LineGraph) -> None:
     network = graph.network
     odd = replace(network, edge_ids=("1.5,2.5", *network.edge_ids[1:])).line_graph()
     assert Places(odd).find("1.5,2.5").edges == (odd.number("1.5,2.5"),)
@@ -201,16 +205,16 @@ def test_streets_by_name(graph: LineGraph) -> None:
         graph, Rue_de_la_Liberté=[3, 4, 5, 6], Rue_du_Fossé=[20], Große_Straße=[40, 41]
     )
     places = Places(city)
-    for told in (
+    for query in (
         "rue de la liberte",
         "RUE DE LA  LIBERTÉ",
         "liberte",
         "rue de la libertee",
     ):
-        found = places.find(told)
-        assert found.place == "Rue de la Liberté"
-        assert found.how == "nearest to the middle of the street"
-        assert set(found.edges) <= {3, 4, 5, 6}
+        match = places.find(query)
+        assert match.place == "Rue de la Liberté"
+        assert match.how == "nearest to the middle of the street"
+        assert set(match.edges) <= {3, 4, 5, 6}
     assert places.find("grosse strasse").edges[0] in (40, 41)
     assert places.find("Rue du Fossé")[:3] == ((20,), "Rue du Fossé", "")
     assert places.find("Rue du Fossé").shares == pytest.approx((0.5,), abs=0.05)
@@ -234,7 +238,7 @@ def test_the_edge_of_a_street_is_the_one_nearest_to_its_middle(
 ) -> None:
     edges = list(range(10, 30))
     city = named(graph, Ring=edges)
-    found = Places(city).find("ring").edges[0]
+    nearest = Places(city).find("ring").edges[0]
     shapes = [city.network.shapes[city.edges[edge]] for edge in edges]
     begin, end = (
         np.concatenate([shape[part] for shape in shapes])
@@ -243,7 +247,7 @@ def test_the_edge_of_a_street_is_the_one_nearest_to_its_middle(
     weights = np.hypot(*(end - begin).T)
     middle = np.average(0.5 * (begin + end), axis=0, weights=weights)
     away = distances(city, middle)[edges]
-    assert away[edges.index(found)] == pytest.approx(away.min(), abs=0.5)
+    assert away[edges.index(nearest)] == pytest.approx(away.min(), abs=0.5)
 
 
 def test_streets_need_no_place_on_earth() -> None:
@@ -256,18 +260,22 @@ def test_streets_need_no_place_on_earth() -> None:
 
 
 def test_edges_along_a_line_are_those_that_lie_on_it(graph: LineGraph) -> None:
-    """A line drawn 3 m beside a road closes it, its other direction, and none that leaves the line."""
+    """A line drawn 3 m from a road closes it, its other direction, and none that leaves the line."""
     network, places = graph.network, Places(graph)
     tail, head = network.tail[graph.edges], network.head[graph.edges]
     for edge in range(0, len(graph), 53):
         shape = network.shapes[graph.edges[edge]]
         step = shape[-1] - shape[0]
         line = shape + 3.0 * np.array([step[1], -step[0]]) / np.hypot(*step)
-        found = set(places.along(degrees(line).tolist()).tolist())
+        edges = set(places.along(degrees(line).tolist()).tolist())
         back = np.flatnonzero((tail == head[edge]) & (head == tail[edge])).tolist()
-        near = [each for each in back if distances_to(graph, each, line).max() <= 9.5]
-        assert {edge, *near} <= found
-        for other in found:
+        near = [
+            candidate
+            for candidate in back
+            if distances_to(graph, candidate, line).max() <= 9.5
+        ]
+        assert {edge, *near} <= edges
+        for other in edges:
             away = distances_to(graph, other, line)
             share = np.mean(away <= 10.5)
             assert share >= 0.45 or share * graph.length[other] >= 25.0
@@ -305,16 +313,16 @@ def test_a_line_that_is_too_askew_does_not_close_a_road(
     """For more than 30 m within 10 m of it, but more than 30° askew."""
     shapes = [graph.network.shapes[edge] for edge in graph.edges]
     lengths = [np.hypot(*np.diff(shape, axis=0).T) for shape in shapes]
-    edge = int(np.argmax([each.max() for each in lengths]))
+    edge = int(np.argmax([pieces.max() for pieces in lengths]))
     part = int(lengths[edge].argmax())
     begin, end = shapes[edge][part : part + 2] @ [1.0, 1.0j]
     along = np.exp(1j * np.radians(askew)) * (end - begin) / abs(end - begin)
     line = [0.5 * (begin + end) + far * along for far in (-25.0, 25.0)]
     assert abs(end - begin) > 60.0
-    found = Places(graph).along(
-        degrees(np.array([[each.real, each.imag] for each in line])).tolist()
+    edges = Places(graph).along(
+        degrees(np.array([[point.real, point.imag] for point in line])).tolist()
     )
-    assert (edge in found) == closed
+    assert (edge in edges) == closed
 
 
 @pytest.mark.parametrize(
@@ -340,8 +348,8 @@ def test_a_line_closes_half_of_a_road_or_30_metres(
         turn_permits=both,
         lon_lat=degrees([[0.0, 0.0], [length, 0.0]]),
     ).line_graph()
-    found = Places(road).along(degrees([[-50.0, 0.0], [metres, 0.0]]).tolist())
-    assert found.tolist() == ([0, 1] if closed else [])
+    edges = Places(road).along(degrees([[-50.0, 0.0], [metres, 0.0]]).tolist())
+    assert edges.tolist() == ([0, 1] if closed else [])
 
 
 def test_edges_within_an_area(graph: LineGraph) -> None:
@@ -350,7 +358,7 @@ def test_edges_within_an_area(graph: LineGraph) -> None:
     centre = network.junctions[:, :2].mean(axis=0)
     corner = np.array([[-200.0, -150.0], [260.0, -180.0], [30.0, 320.0]])
     hole = np.array([[-30.0, -30.0], [60.0, -30.0], [10.0, 60.0]])
-    found = places.within([degrees(centre + each).tolist() for each in (corner, hole)])
+    edges = places.within([degrees(centre + ring).tolist() for ring in (corner, hole)])
 
     def inside(points: Floats, triangle: Floats) -> Any:
         a, b, c = triangle + centre
@@ -364,13 +372,13 @@ def test_edges_within_an_area(graph: LineGraph) -> None:
         points = _dense(network.shapes[graph.edges[edge]])
         part = inside(points, corner) & ~inside(points, hole)
         if part.mean() > 0.05:
-            assert edge in found
+            assert edge in edges
         elif not part.any() and not inside(points, corner * 1.05).any():
-            assert edge not in found
-    assert 0 < len(found) < len(graph)
+            assert edge not in edges
+    assert 0 < len(edges) < len(graph)
 
 
-def test_what_is_found_on_roads_without_bends_or_that_end_where_they_begin() -> None:
+def test_places_on_straight_roads_and_loops() -> None:
     city = generate_city(edges=300, seed=1)
     straight = replace(city, lon_lat=degrees(city.junctions[:, :2]), shapes=None)
     edge = 17
@@ -399,9 +407,9 @@ def test_what_is_found_on_roads_without_bends_or_that_end_where_they_begin() -> 
         shapes=(np.array([[0.0, 0.0], [0.0, 100.0], [80.0, 50.0], [0.0, 0.0]]),),
     )
     longitude, latitude = degrees([[0.0, 50.0]])[0]
-    found = Places(ring.line_graph()).find((latitude, longitude))
+    match = Places(ring.line_graph()).find((latitude, longitude))
     assert (
-        found.how == "2 m away"
+        match.how == "2 m away"
     )  # north is taken to be up: it is 2° askew there, 50 m away
 
 
@@ -409,12 +417,12 @@ def test_what_is_found_on_roads_without_bends_or_that_end_where_they_begin() -> 
 
 
 def slow_along(places: Places, line: Any) -> list[int]:
-    """Every 2 m of every road against every 2 m of the whole line."""
+    """Every 2 m of every road against every 2 m of the line."""
     points = places._to_plane(line)
-    whole = Pieces(
+    pieces = Pieces(
         np.zeros(len(points) - 1, dtype=np.intp), points[:-1], np.diff(points)
     )
-    drawn = whole.split(50.0).split(2.0)
+    drawn = pieces.split(50.0).split(2.0)
     roads = places._pieces
     fine = roads.split(2.0)
     gaps = np.abs(fine.middle[:, None] - drawn.middle[None])
@@ -450,7 +458,7 @@ def hamlet() -> Places:
     return Places(bent(generate_city(edges=200, seed=2)).line_graph())
 
 
-def test_lines_and_areas_against_slow_loops(
+def test_lines_and_areas_match_slow_loops(
     hamlet: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_PIECES_AT_ONCE", 50)
@@ -468,16 +476,16 @@ def test_lines_and_areas_against_slow_loops(
             degrees(middle + scale * rng.normal(size=(7, 2))).tolist()
             for scale in (250.0, 90.0)
         ]
-        found = hamlet.within(rings).tolist()
-        assert found == slow_within(hamlet, rings)
-        closed += len(found) > 0
+        edges = hamlet.within(rings).tolist()
+        assert edges == slow_within(hamlet, rings)
+        closed += len(edges) > 0
         if trial == 0:  # a corner on a level with others, twice over
             rings = [[*rings[0], rings[0][0], rings[0][0]]]
             assert hamlet.within(rings).tolist() == slow_within(hamlet, rings)
     assert closed > 2
 
 
-def test_a_line_around_the_globe_costs_what_it_has_near_the_network(
+def test_line_around_the_globe_costs_only_its_nearby_part(
     hamlet: Places,
 ) -> None:
     shape = hamlet.graph.network.shapes[hamlet.graph.edges[5]]
@@ -506,12 +514,12 @@ def test_an_area_with_many_corners_is_looked_at_once(hamlet: Places) -> None:
         middle + 150.0 * np.column_stack([np.cos(turn), np.sin(turn)])
     ).tolist()
     budget = Budget()
-    found = hamlet.within([ring], budget)
-    assert found.tolist() == hamlet.within([ring[::100]]).tolist()
+    edges = hamlet.within([ring], budget)
+    assert edges.tolist() == hamlet.within([ring[::100]]).tolist()
     assert Budget().remaining - budget.remaining < 3e6
 
 
-def test_what_would_take_hours_is_refused_before_it_begins(hamlet: Places) -> None:
+def test_expensive_queries_are_rejected_before_they_start(hamlet: Places) -> None:
     spread = np.ptp(hamlet.graph.network.junctions[:, :2], axis=0).max()
     middle = hamlet.graph.network.junctions[:, :2].mean(axis=0)
     corners = np.tile([[-0.5, -0.5], [0.5, 0.5]], (20_000, 1)) * spread

@@ -1,4 +1,4 @@
-"""One reader for all: what a path is called says what it holds."""
+"""One reader for all formats, chosen by file name."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def test_a_map(tmp_path, name):
     assert set(read_network(tmp_path / name).edge_ids) == {"10", "-10", "11", "-11"}
 
 
-def test_anything_else_is_refused_and_what_can_be_read_is_listed(tmp_path):
+def test_unknown_formats_are_rejected_with_the_list_of_formats(tmp_path):
     (tmp_path / "town.xml").write_text(NET)
     with pytest.raises(
         InputError, match=r"town\.xml cannot be read .*nodes\.csv.*\.net\.xml.*\.osm"

@@ -48,7 +48,7 @@ def test_incidence_and_laplacian(graph: LineGraph) -> None:
 def test_incline_and_features(graph: LineGraph) -> None:
     """Rise over the longest of length, distance of the junctions and 1 m."""
     assert graph.rise.tolist() == [10.0, -30.0, 20.0]
-    incline = [10 / 100, -30 / 250, 20 / 300]  # bc is said to be shorter than it can be
+    incline = [10 / 100, -30 / 250, 20 / 300]  # bc is stated shorter than it can be
     np.testing.assert_allclose(graph.incline, incline, rtol=1e-15)
     short = replace(
         graph.network,

@@ -1,4 +1,4 @@
-"""Maps: what is drawn is what is there, and damaged ones are refused."""
+"""Maps: they show the network, and damaged ones are rejected."""
 
 import numpy as np
 import pytest
@@ -10,11 +10,11 @@ from superarm.roads.networks import generate_city, road_map
 GRAPH = generate_city(edges=250, seed=3).line_graph()
 
 
-def test_a_map_comes_back_to_a_centimetre():
+def test_map_round_trip_is_accurate_to_a_centimetre():
     drawn = road_map(GRAPH, 3, 5)
-    again = RoadMap.from_arrays(drawn.as_arrays())
-    assert (again.start, again.goal, len(again)) == (3, 5, len(GRAPH))
-    assert np.abs(again.points - drawn.points).max() <= 0.0051
+    restored = RoadMap.from_arrays(drawn.as_arrays())
+    assert (restored.start, restored.goal, len(restored)) == (3, 5, len(GRAPH))
+    assert np.abs(restored.points - drawn.points).max() <= 0.0051
     for edge in (0, 7, len(GRAPH) - 1):
         course = drawn.course(edge)
         ends = GRAPH.network.junctions[:, :2]

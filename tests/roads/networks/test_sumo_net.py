@@ -1,4 +1,4 @@
-"""SUMO networks: what a small one means, what the real ones say, and files that are broken."""
+"""SUMO networks: a small one, real ones, and broken files."""
 
 import csv
 import gzip
@@ -91,7 +91,7 @@ def test_a_small_network(tmp_path):
     assert town.shapes[1].tolist() == [[102, -1], [198, -1]]
 
 
-def test_who_may_drive_where(tmp_path):
+def test_permissions_of_vehicle_classes(tmp_path):
     town = read_sumo(write(tmp_path))
     assert set(town.permits) == set(town.turn_permits) == set(VEHICLE_CLASSES)
     edges = {
@@ -135,7 +135,7 @@ def with_signal(text, attributes):
     )
 
 
-def test_how_one_drives_through_a_junction(tmp_path):
+def test_speeds_through_a_junction(tmp_path):
     """The first connection from ab is for pedestrians; the one for cars leads over 4 m at 5 m/s."""
     town = read_sumo(write(tmp_path))
     assert town.turn_length.tolist() == [4.0, 4.0, 0.0]
@@ -160,6 +160,24 @@ def test_how_one_drives_through_a_junction(tmp_path):
     assert town.turn_length[1] == 4.0
 
 
+def test_a_connection_may_be_for_some_classes_only(tmp_path):
+    """The turn from ab to bc then has no connection for cars: its first one counts."""
+    text = NET.replace('via=":b_0_0"', 'via=":b_0_0" allow="bus"')
+    town = read_sumo(write(tmp_path, text))
+    assert town.turn_permits["passenger"].tolist() == [False, False, False]
+    assert town.turn_permits["bus"].tolist() == [True, True, False]
+    assert town.turn_length.tolist() == [0.0, 4.0, 0.0]
+
+
+def test_cars_do_not_obey_a_signal_for_pedestrians(tmp_path):
+    obeys = 'tl="b" linkIndex="0" '
+    text = with_signal(NET, 'dir="s" state="M"').replace(
+        'fromLane="0" toLane="0" dir="s"', f'fromLane="0" toLane="0" {obeys}dir="s"', 1
+    )
+    assert obeys in text
+    assert read_sumo(write(tmp_path, text)).signals == {}
+
+
 @pytest.mark.parametrize(
     ("state", "entry"),
     [
@@ -172,7 +190,7 @@ def test_how_one_drives_through_a_junction(tmp_path):
         ('state="w"', 0.1),
     ],
 )
-def test_who_must_give_way_enters_slowly(tmp_path, state, entry):
+def test_yielding_turns_are_entered_slowly(tmp_path, state, entry):
     text = NET.replace(
         'via=":b_0_0" dir="s" state="M"', f'via=":b_0_0" dir="s" {state}'
     )
@@ -234,9 +252,17 @@ def test_street_names(tmp_path):
             NET.replace('length="4.00"', 'length="-4.00"', 1),
             "length is '-4.00'; it must be a number between 0",
         ),
+        (
+            NET.replace('fromLane="1"', f'fromLane="{"0" * 5000}"'),
+            "fromLane is '000",
+        ),
+        (
+            NET.replace('shape="98,0 102,0"/>', '/><edge id="x" from="a" to="b"/>', 1),
+            "edge 'x' begins within another edge",
+        ),
     ],
 )
-def test_what_cannot_be_said_of_turns(tmp_path, text, words):
+def test_invalid_turns_are_rejected(tmp_path, text, words):
     with pytest.raises(InputError, match=words):
         read_sumo(write(tmp_path, text))
 
@@ -356,7 +382,7 @@ TURN = line_of('<connection from="ab" to="bc" fromLane="1"')
         (1, '"UTF-8"', '"UTF-88"', "not XML: unknown encoding"),
     ],
 )
-def test_a_bad_network_is_refused_whole(tmp_path, line, old, new, words):
+def test_invalid_network_is_rejected_entirely(tmp_path, line, old, new, words):
     path = write(tmp_path, changed(line, old, new))
     with pytest.raises(InputError) as caught:
         read_sumo(path)
@@ -392,7 +418,7 @@ def test_a_bad_network_is_refused_whole(tmp_path, line, old, new, words):
         ),
     ],
 )
-def test_files_that_are_no_networks(tmp_path, text, words):
+def test_files_without_a_network_are_rejected(tmp_path, text, words):
     with pytest.raises(
         InputError, match=f"town.net.xml: {words}|town.net.xml: line .*{words}"
     ):
@@ -406,7 +432,7 @@ def test_files_that_are_not_there(tmp_path):
         read_sumo(tmp_path)
 
 
-def test_an_element_without_end_is_refused_before_it_ends(tmp_path):
+def test_endless_element_is_rejected_early(tmp_path):
     long = NET.replace('id="ab_0"', f'id="{"x" * 5_000_000}"')
     with pytest.raises(
         InputError, match=r"line 15: an element of more than 1048576 bytes"
@@ -416,7 +442,7 @@ def test_an_element_without_end_is_refused_before_it_ends(tmp_path):
     assert read_sumo(write(tmp_path, legal)).edge_ids == ("ab", "bc", "cb", "bus")
 
 
-def test_elements_do_not_lie_inside_each_other_without_end(tmp_path: Path) -> None:
+def test_nesting_depth_of_elements_is_limited(tmp_path: Path) -> None:
     """A parser keeps every open one: 15 KB that unpack to five million took a gigabyte."""
     path = tmp_path / "deep.net.xml"
     path.write_text("<net>" + "<a>" * 40 + "</a>" * 40 + "</net>")
@@ -425,8 +451,8 @@ def test_elements_do_not_lie_inside_each_other_without_end(tmp_path: Path) -> No
     ):
         read_sumo(path)
     path.write_text("<net>" + "<a></a>" * 40 + "</net>")
-    with pytest.raises(InputError, match="no"):
-        read_sumo(path)  # many beside each other are none inside: it has no roads
+    with pytest.raises(InputError, match="without any edges"):
+        read_sumo(path)  # many siblings, none nested: it has no roads
 
 
 def test_an_error_quotes_no_more_than_a_few_words(tmp_path):
@@ -515,7 +541,7 @@ def test_the_real_networks_agree_with_their_tables(name, file):
     assert [row["id"] for row in nodes] == list(network.junction_ids)
     assert np.abs(network.lon_lat - places).max() < 6e-7  # the tables have six digits
     z = network.junctions[:, 2]
-    found = {
+    measured = {
         key: (
             network.junction_ids[network.tail[row]],
             network.junction_ids[network.head[row]],
@@ -527,7 +553,7 @@ def test_the_real_networks_agree_with_their_tables(name, file):
         )
         for row, key in enumerate(network.edge_ids)
     }
-    assert found == {
+    assert measured == {
         row["id"]: (
             row["from"],
             row["to"],

@@ -1,4 +1,4 @@
-"""Networks from csv tables: what the data say, and errors with file and line."""
+"""Networks from csv tables: their columns, and errors with file and line."""
 
 import gzip
 
@@ -47,7 +47,7 @@ def test_tables_become_a_network(tmp_path):
     assert graph.successors.toarray()[graph.number("ab")].tolist() == [0, 1, 1, 0]
 
 
-def test_what_tables_may_say_of_turns_and_streets(tmp_path):
+def test_optional_columns_of_turns_and_streets(tmp_path):
     lines = TURNS.splitlines()
     turns = [f"{lines[0]},length_m,wait_s,entry_mps"]
     turns += [
@@ -104,7 +104,7 @@ def test_what_tables_may_say_of_turns_and_streets(tmp_path):
         ),
     ],
 )
-def test_a_bad_table_is_refused_whole(tmp_path, changes, words):
+def test_invalid_table_is_rejected_entirely(tmp_path, changes, words):
     with pytest.raises(InputError, match=words.replace("(", r"\(")):
         read_tables(write(tmp_path, **changes))
 

@@ -1,4 +1,4 @@
-"""A cautious policy against sums over whole routes, and scores that fleets use."""
+"""A cautious policy against sums over full routes, and the scores of fleets."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def having_learned(world: Fleet, learned: Any, caution: float) -> CautiousPolicy
 def saving(
     world: Fleet, policy: CautiousPolicy, offer: Offer, old: Any, new: Any
 ) -> tuple[float, float]:
-    """Of whole routes, every road counted: those that both share cancel."""
+    """Over full routes: roads that both share cancel."""
     trip = offer.structure
     assert isinstance(trip, Trip)
     assert trip.turn_costs is not None
@@ -62,7 +62,7 @@ def saving(
     np.add.at(counts, new, -1.0)
     mean, cov = policy.posterior.predict(policy.posterior.keys(offer), return_cov=True)
     turns = [
-        trip.turn_costs[world.graph.turn_numbers(each)].sum() for each in (old, new)
+        trip.turn_costs[world.graph.turn_numbers(route)].sum() for route in (old, new)
     ]
     return float(counts @ mean + turns[0] - turns[1]), float(
         np.sqrt(counts @ cov @ counts)
@@ -75,9 +75,7 @@ def decided(policy: Any, offer: Offer) -> Decision:
 
 
 @pytest.mark.slow
-def test_the_told_route_is_left_where_that_surely_saves_alone(
-    world: Fleet, learned: Any
-) -> None:
+def test_cautious_deviates_only_for_certain_savings(world: Fleet, learned: Any) -> None:
     tried = 0
     for step in range(ROUNDS + 1, 2 * ROUNDS + 1):
         offer = world.offer(step)
@@ -101,7 +99,7 @@ def test_the_told_route_is_left_where_that_surely_saves_alone(
         np.testing.assert_array_equal(
             decided(bold, offer).positions, new if mean > 0.0 else old
         )
-        # At the very caution by which it would be left, it is.
+        # Exactly at the caution at which it deviates.
         for caution, taken in ((0.999, new), (1.001, old)):
             policy = having_learned(world, learned, caution * max(mean, 0.0) / std)
             expected = taken if mean > 0.0 else old
@@ -110,10 +108,10 @@ def test_the_told_route_is_left_where_that_surely_saves_alone(
     assert tried > 2
 
 
-def test_what_is_said_of_the_told_route_is_believed_of_it(
+def test_decision_reports_the_belief_of_the_driven_route(
     world: Fleet, learned: Any
 ) -> None:
-    """Also what is pending: its roads, and not those of the route that was left."""
+    """Pending roads too are those of the driven route."""
     tried = 0
     for step in range(ROUNDS + 1, 2 * ROUNDS + 1):
         offer, policy = world.offer(step), having_learned(world, learned, 1e6)
@@ -136,17 +134,17 @@ def test_what_is_said_of_the_told_route_is_believed_of_it(
 
 
 def test_closed_roads_are_not_driven(world: Fleet, learned: Any) -> None:
-    """Those of the told route: the next best is told."""
+    """Those of the prescribed route: the next best is prescribed."""
     offer = world.offer(ROUNDS + 1)
-    told = decided(informed(world.model), offer).positions
-    for edge in told[1:-1]:
+    route = decided(informed(world.model), offer).positions
+    for edge in route[1:-1]:
         available = np.ones(len(offer.arms), dtype=bool)
         available[edge] = False
         closed = replace(offer, available=available)
-        found = decided(having_learned(world, learned, 1e6), closed).positions
-        assert edge not in found
+        detour = decided(having_learned(world, learned, 1e6), closed).positions
+        assert edge not in detour
         np.testing.assert_array_equal(
-            found, decided(informed(world.model), closed).positions
+            detour, decided(informed(world.model), closed).positions
         )
 
 
@@ -165,7 +163,7 @@ def test_only_routes_of_least_cost_are_compared(world: Fleet) -> None:
 # --- scores --------------------------------------------------------------------------------------
 
 
-def test_what_is_expected_is_a_column_cut_off_at_zero() -> None:
+def test_expected_reads_a_column_clipped_at_zero() -> None:
     offer = Offer(step=1, arms=Arms.numbered([[9.0, 2.0, -1.0], [9.0, -3.0, 4.0]]))
     rng = np.random.default_rng(0)
     assert Expected().desirability(offer, rng).tolist() == [-2.0, 0.0]
@@ -173,7 +171,7 @@ def test_what_is_expected_is_a_column_cut_off_at_zero() -> None:
     assert Expected().deterministic
 
 
-def test_known_costs_bring_those_of_their_turns() -> None:
+def test_known_costs_include_their_turns() -> None:
     arms = Arms.numbered(np.zeros((2, 1)))
     offer = Offer(
         step=1, arms=arms, structure=Trip(start=0, goal=1, turn_costs=np.array([7.0]))

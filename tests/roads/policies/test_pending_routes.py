@@ -1,4 +1,4 @@
-"""Asks without feedback between them spread out over a road network."""
+"""Decisions without feedback between them spread over a road network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ MAKERS: dict[str, Callable[[Any], IndexPolicy]] = {
 
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize("learned", [0, 8])
-def test_three_asks_give_three_routes(name: str, learned: int) -> None:
+def test_three_decisions_without_feedback_give_three_routes(
+    name: str, learned: int
+) -> None:
     world = Navigation(seed=0, horizon=20, edges=400)
     policy, rng = MAKERS[name](world.model), np.random.default_rng(1)
     decisions: list[Decision] = []

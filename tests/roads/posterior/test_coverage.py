@@ -1,4 +1,4 @@
-"""How wide intervals must be so that they hold: what is promised of any trips, and of normal ones."""
+"""Widths of calibrated intervals: guarantees for any trips, and for normal ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def judged(
     return coverage, np.array(inside, dtype=np.float64)
 
 
-def test_what_was_chosen_on_roads() -> None:
+def test_constants_chosen_on_roads() -> None:
     """On Monaco, Luxembourg and a generated city; all else here holds for other numbers, too."""
     chosen = (
         module._PRIOR_SCORES,
@@ -53,20 +53,20 @@ def test_before_the_first_trip_intervals_are_wider_than_a_normals() -> None:
     widths = IntervalCalibration(KEPT).widths()
     assert (widths > _WIDER * QUANTILES).all()
     shares = 2.0 * (1.0 - 0.5 - 0.5 * np.array(LEVELS))  # above
-    at = 1.0 - (shares * (_PRIOR_SCORES + 1.0) - 1.0) / _PRIOR_SCORES
+    level = 1.0 - (shares * (_PRIOR_SCORES + 1.0) - 1.0) / _PRIOR_SCORES
     np.testing.assert_allclose(
-        widths[:2], _WIDER * ndtri(0.5 + 0.5 * at)[:2], rtol=0.02
+        widths[:2], _WIDER * ndtri(0.5 + 0.5 * level)[:2], rtol=0.02
     )
-    assert IntervalCalibration(KEPT).held == TrackRecord(0, 1.0)
-    assert IntervalCalibration(KEPT).held.holds
+    assert IntervalCalibration(KEPT).track_record == TrackRecord(0, 1.0)
+    assert IntervalCalibration(KEPT).track_record.holds
 
 
 def test_widths_are_quantiles_of_the_scores() -> None:
-    """Of those that are kept and the supposed ones, by sorting them one by one."""
+    """Quantiles of the stored and the prior scores, by sorting."""
     rng = np.random.default_rng(0)
     coverage, _ = judged(np.abs(rng.standard_t(4, 300)))
     arrays = coverage.arrays("x")
-    supposed = [_WIDER * ndtri(0.5 + 0.5 * (at + 0.5) / 200) for at in range(200)]
+    supposed = [_WIDER * ndtri(0.5 + 0.5 * (rank + 0.5) / 200) for rank in range(200)]
     table = [(float(score), 1.0) for score in arrays["x_scores"]]
     table = sorted(table + [(float(score), _PRIOR_SCORES / 200) for score in supposed])
     assert len(table) == 400
@@ -87,9 +87,7 @@ def share_off(inside: Floats) -> Floats:
     how=st.sampled_from(["out", "in", "alternately", "in runs", "by chance"]),
 )
 @pytest.mark.slow
-def test_the_share_of_misses_is_bounded_whatever_the_trips_are_like(
-    seed: int, trips: int, how: str
-) -> None:
+def test_miss_rate_is_bounded_for_any_trips(seed: int, trips: int, how: str) -> None:
     """(1 + 1/step)/T off at most, for an adversary who knows the widths. It must leave room: scores
     above the least supposed one and not above the largest are within some interval and without another.
 
@@ -98,10 +96,10 @@ def test_the_share_of_misses_is_bounded_whatever_the_trips_are_like(
     nothing is.
     """
     rng, coverage, inside = np.random.default_rng(seed), IntervalCalibration(KEPT), []
-    low, high = (float(_WIDER * ndtri(0.5 + 0.5 * at / 200)) for at in (0.6, 199.5))
+    low, high = (float(_WIDER * ndtri(0.5 + 0.5 * rank / 200)) for rank in (0.6, 199.5))
     for trip in range(trips):
         widths = coverage.widths()
-        held = {
+        covered = {
             "out": False,
             "in": True,
             "alternately": trip % 2 == 0,
@@ -109,7 +107,7 @@ def test_the_share_of_misses_is_bounded_whatever_the_trips_are_like(
             "by chance": bool(rng.random() < 0.5),
         }[how]
         aim = widths[int(rng.integers(3))]
-        score = float(np.clip(aim if held else np.nextafter(aim, np.inf), low, high))
+        score = float(np.clip(aim if covered else np.nextafter(aim, np.inf), low, high))
         inside.append(score <= widths)
         coverage.judge(np.array([score]))
     shares = np.array(inside, dtype=np.float64)
@@ -121,14 +119,14 @@ def test_the_share_of_misses_is_bounded_whatever_the_trips_are_like(
     assert (share_off(shares) <= (1.0 + 1.0 / _STEP) / trips + 1e-9).all()
 
 
-def test_scores_larger_than_all_before_are_missed_however_many() -> None:
+def test_scores_above_all_earlier_ones_are_always_missed() -> None:
     """No finite interval holds them: the promise ends where scores outgrow all that is remembered."""
     _, inside = judged(10.0 * 1.5 ** np.arange(60))
     assert not inside.any()
 
 
 @pytest.mark.parametrize("scores", [10.0 * 1.5 ** np.arange(60), np.zeros(60)])
-def test_what_no_level_could_have_changed_is_not_made_up_for(scores: Floats) -> None:
+def test_levels_recover_after_scores_beyond_all_intervals(scores: Floats) -> None:
     """Scores beyond all intervals, or within all: once they are normal, levels are back in 60 trips."""
     coverage, _ = judged(scores)
     levels = coverage.arrays("x")["x_levels"]
@@ -140,18 +138,18 @@ def test_what_no_level_could_have_changed_is_not_made_up_for(scores: Floats) -> 
 
 
 @pytest.mark.parametrize("spread", [0.5, 1.0, 2.0])
-def test_normal_scores_are_held_as_often_as_promised(spread: float) -> None:
+def test_normal_scores_have_nominal_coverage(spread: float) -> None:
     """The bound of any trips, which is 1.05 % of 2,000; no score outgrew all that were remembered."""
     scores = spread * np.abs(np.random.default_rng(1).standard_normal(2000))
     coverage, inside = judged(scores)
     assert (share_off(inside) <= (1.0 + 1.0 / _STEP) / 2000).all()
-    assert coverage.held.trips == 100
-    assert coverage.held.inside == pytest.approx(inside[-100:, 2].mean())
-    assert coverage.held.holds
+    assert coverage.track_record.trips == 100
+    assert coverage.track_record.inside == pytest.approx(inside[-100:, 2].mean())
+    assert coverage.track_record.holds
 
 
 def test_a_change_is_followed() -> None:
-    """Scores that become four times as large are held again soon."""
+    """Scores that become four times as large are soon covered."""
     rng = np.random.default_rng(2)
     coverage, _ = judged(np.abs(rng.standard_normal(300)))
     coverage, inside = judged(4.0 * np.abs(rng.standard_normal(400)), coverage)
@@ -189,7 +187,7 @@ def test_a_share_too_low_to_be_chance_is_not_trusted(
     assert TrackRecord(trips, inside).holds is holds
 
 
-def test_a_state_goes_on() -> None:
+def test_restored_coverage_continues() -> None:
     rng = np.random.default_rng(3)
     one, _ = judged(np.abs(rng.standard_normal(250)))
     other = IntervalCalibration(KEPT)
@@ -198,7 +196,7 @@ def test_a_state_goes_on() -> None:
         np.testing.assert_array_equal(one.widths(), other.widths())
         one.judge(np.array([score]))
         other.judge(np.array([score]))
-    assert one.held == other.held
+    assert one.track_record == other.track_record
 
 
 def test_a_state_is_the_callers_own() -> None:

@@ -79,10 +79,12 @@ TOLERANCE = 1e-9  # Wh or Wh²: a few hundred roundings of numbers below 100, an
 
 def rows(edges: Sequence[int], vehicles: Sequence[int] | int = 0) -> Floats:
     """Keys of some roads and vehicles."""
-    at = np.array(edges, dtype=np.intp)
-    who = np.broadcast_to(np.array(vehicles), at.shape)
-    each = np.array([EACH[int(vehicle)] for vehicle in who])
-    return np.column_stack([at, EXPECTED[at], TERMS[at], each, STOPS[at], who])
+    numbers = np.array(edges, dtype=np.intp)
+    who = np.broadcast_to(np.array(vehicles), numbers.shape)
+    factors = np.array([EACH[int(vehicle)] for vehicle in who])
+    return np.column_stack(
+        [numbers, EXPECTED[numbers], TERMS[numbers], factors, STOPS[numbers], who]
+    )
 
 
 EVERYWHERE = np.concatenate([rows(range(N), vehicle) for vehicle in VEHICLES])
@@ -112,7 +114,7 @@ class Driven(NamedTuple):
 
 
 def moving(trip: Driven, seed: int = 0, gap: int = 0) -> Driven:
-    """The same where rewards hold motion; before reward ``gap``, roads that nobody saw."""
+    """The same with motion in the rewards; before reward ``gap``, unobserved roads."""
     rng, count = np.random.default_rng(seed), len(trip.rewards)
     places = [(-1, 0)]
     for after in range(1, count):
@@ -137,7 +139,7 @@ def driven(
     sums = {
         "edges": range(k),
         "trip": [0] * k,
-        "sections": [at // 2 for at in range(k)],
+        "sections": [index // 2 for index in range(k)],
     }[seen]
     keys, rng = rows(edges, vehicles), np.random.default_rng(seed)
     rewards = np.bincount(sums, keys[:, 1]) + rng.normal(0.5, 1.0, max(sums) + 1)
@@ -202,8 +204,8 @@ class Dense:
         )
         fleet = (one[:, 2:7] * np.square(s.fleet)) @ other[:, 2:7].T
         vehicle = (one[:, 2:7] * np.square(s.vehicle)) @ other[:, 2:7].T
-        each = np.outer(one[:, 6], other[:, 6])
-        return np.asarray(each * f + fleet + (one[:, 8:] == other[:, 8]) * vehicle)
+        scale = np.outer(one[:, 6], other[:, 6])
+        return np.asarray(scale * f + fleet + (one[:, 8:] == other[:, 8]) * vehicle)
 
     @property
     def covariance(self) -> Floats:
@@ -234,13 +236,13 @@ class Dense:
 
 
 def learner(**options: Any) -> RoadGP:
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "scales": SCALES,
         "refit": 0,
         "outliers": "keep",
         **options,
     }
-    return RoadGP(KERNEL, SIZES, **given)
+    return RoadGP(KERNEL, SIZES, **defaults)
 
 
 def taught(trips: Sequence[Driven], **options: Any) -> RoadGP:
@@ -252,10 +254,10 @@ def taught(trips: Sequence[Driven], **options: Any) -> RoadGP:
 
 def assert_follows(gp: RoadGP, dense: Dense, keys: Floats = EVERYWHERE) -> None:
     mean, cov = dense.posterior(keys)
-    found = gp.predict(keys)
-    assert found.std is not None
-    np.testing.assert_allclose(found.mean, mean, atol=TOLERANCE)
-    np.testing.assert_allclose(found.std**2, np.diagonal(cov), atol=TOLERANCE)
+    predicted = gp.predict(keys)
+    assert predicted.std is not None
+    np.testing.assert_allclose(predicted.mean, mean, atol=TOLERANCE)
+    np.testing.assert_allclose(predicted.std**2, np.diagonal(cov), atol=TOLERANCE)
     np.testing.assert_allclose(
         gp.predict(keys, return_cov=True).cov, cov, atol=TOLERANCE
     )
@@ -298,8 +300,8 @@ def some_trips(draw: st.DrawFn) -> list[Driven]:
 
 @settings(max_examples=60)
 @given(trips=some_trips())
-def test_it_follows_the_model(trips: list[Driven]) -> None:
-    """Edges, sums of them and whole trips, with stated noise and without, of any vehicles."""
+def test_road_posterior_follows_the_model(trips: list[Driven]) -> None:
+    """Edges, sums of them and trip totals, with and without stated noise, of any vehicles."""
     gp, dense = taught(trips), Dense(trips)
     assert_follows(gp, dense)
     assert math.isclose(gp.information_gain, dense.information, abs_tol=TOLERANCE)
@@ -314,7 +316,7 @@ def test_it_follows_the_model(trips: list[Driven]) -> None:
 @given(
     trips=some_trips(), edges=st.lists(st.integers(0, N - 1), min_size=1, max_size=9)
 )
-def test_a_whole_trip_is_the_sum_of_its_roads(
+def test_trip_total_is_the_sum_of_its_roads(
     trips: list[Driven], edges: list[int]
 ) -> None:
     gp, dense, keys = taught(trips), Dense(trips), rows(edges, 1)
@@ -351,10 +353,10 @@ def test_a_city_follows_the_model_too() -> None:
     sizes = rng.uniform(0.0, 20.0, n)
 
     def keys(edges: Any, vehicle: int) -> Floats:
-        each = np.full(len(edges), 1.0 + 0.2 * vehicle)
+        factors = np.full(len(edges), 1.0 + 0.2 * vehicle)
         who = np.full(len(edges), vehicle)
         return np.column_stack(
-            [edges, expected[edges], terms[edges], each, edges % 3, who]
+            [edges, expected[edges], terms[edges], factors, edges % 3, who]
         )
 
     gp = RoadGP(kernel, sizes, refit=0, outliers="keep")
@@ -377,7 +379,7 @@ def test_a_city_follows_the_model_too() -> None:
             np.outer(one[:, 6], other[:, 6]) * f + w + (one[:, 8:] == other[:, 8]) * v
         )
 
-    seen = np.concatenate([each for each, *_ in trips])
+    seen = np.concatenate([factors for factors, *_ in trips])
     A = np.zeros((sum(len(rewards) for *_, rewards in trips), len(seen)))
     R = np.zeros((len(A), len(A)))
     first = 0
@@ -393,26 +395,26 @@ def test_a_city_follows_the_model_too() -> None:
         R[here, here] = part @ (np.diag(own) + shared @ shared.T) @ part.T
         first = here.stop
     away = np.concatenate([rewards for *_, rewards in trips]) - A @ seen[:, 1]
-    asked = keys(np.arange(n), 1)
-    cross = prior(asked, seen) @ A.T
+    queries = keys(np.arange(n), 1)
+    cross = prior(queries, seen) @ A.T
     weights = np.linalg.solve(
         A @ prior(seen, seen) @ A.T + R, np.column_stack([away, cross.T])
     )
-    cov = prior(asked, asked) - cross @ weights[:, 1:]
-    found = gp.predict(asked)
-    assert found.std is not None
+    cov = prior(queries, queries) - cross @ weights[:, 1:]
+    predicted = gp.predict(queries)
+    assert predicted.std is not None
     np.testing.assert_allclose(
-        found.mean, asked[:, 1] + cross @ weights[:, 0], atol=TOLERANCE
+        predicted.mean, queries[:, 1] + cross @ weights[:, 0], atol=TOLERANCE
     )
-    np.testing.assert_allclose(found.std**2, np.diagonal(cov), atol=TOLERANCE)
+    np.testing.assert_allclose(predicted.std**2, np.diagonal(cov), atol=TOLERANCE)
     np.testing.assert_allclose(
-        gp.predict(asked, return_cov=True).cov, cov, atol=TOLERANCE
+        gp.predict(queries, return_cov=True).cov, cov, atol=TOLERANCE
     )
 
 
 @pytest.mark.slow
-def test_what_is_computed_anew_is_the_same() -> None:
-    """One trip after another, past several times that all is computed anew, and a log at once."""
+def test_recomputation_gives_the_same_posterior() -> None:
+    """One trip after another, past several recomputations, and a log at once."""
     rng = np.random.default_rng(3)
     kinds = ("edges", "trip", "sections")
     trips = [
@@ -433,27 +435,32 @@ def test_what_is_computed_anew_is_the_same() -> None:
         assert_follows(gp, dense)
         assert math.isclose(gp.information_gain, dense.information, rel_tol=1e-9)
         assert (gp.count, gp.trips) == (len(dense.y), 230)
-    assert at_once.held.trips == one_by_one.held.trips == 100
+    assert at_once.track_record.trips == one_by_one.track_record.trips == 100
 
 
 def joined(trips: Sequence[Driven]) -> Trips:
     """What a log holds."""
-    each = [trip.as_trips() for trip in trips]
-    first = np.cumsum([0, *(len(trip.rewards) for trip in each)])
+    logs = [trip.as_trips() for trip in trips]
+    first = np.cumsum([0, *(len(trip.rewards) for trip in logs)])
     return Trips(
-        np.concatenate([trip.keys for trip in each]),
-        np.concatenate([trip.of + at for trip, at in zip(each, first, strict=False)]),
-        np.concatenate([trip.rewards for trip in each]),
-        np.repeat(np.arange(len(each)), np.diff(first)),
-        np.concatenate([trip.noise for trip in each]),
-        np.concatenate([trip.alone for trip in each]),
+        np.concatenate([trip.keys for trip in logs]),
+        np.concatenate(
+            [
+                trip.reward_of_arm + offset
+                for trip, offset in zip(logs, first, strict=False)
+            ]
+        ),
+        np.concatenate([trip.rewards for trip in logs]),
+        np.repeat(np.arange(len(logs)), np.diff(first)),
+        np.concatenate([trip.noise for trip in logs]),
+        np.concatenate([trip.unshared for trip in logs]),
         Borders(
             *(
                 np.concatenate(parts)
                 for parts in zip(
                     *(
-                        trip.borders.shifted(int(at))
-                        for trip, at in zip(each, first, strict=False)
+                        trip.borders.shifted(int(offset))
+                        for trip, offset in zip(logs, first, strict=False)
                     ),
                     strict=True,
                 )
@@ -468,7 +475,7 @@ def test_a_short_log_is_its_trips_one_by_one() -> None:
     assert state_to_bytes(at_once.state()) == state_to_bytes(one_by_one.state())
 
 
-def test_learning_a_log_keeps_the_lock_that_other_threads_wait_for() -> None:
+def test_learning_a_log_holds_the_lock() -> None:
     gp = learner()
     lock = gp._lock
     gp.observe_trips(joined(SOME))
@@ -477,7 +484,7 @@ def test_learning_a_log_keeps_the_lock_that_other_threads_wait_for() -> None:
 
 
 @pytest.mark.parametrize("known", [0, 3, 8])
-def test_outliers_of_a_long_log_are_treated_as_asked(
+def test_outliers_of_a_long_log_follow_the_option(
     known: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also of trips that are learned together; here a log of more than ten trips is long."""
@@ -538,11 +545,11 @@ def test_a_log_after_a_log_and_after_a_restart() -> None:
     ]
     gp, dense = learner(), Dense(trips)
     gp.observe_trips(joined(trips[:205]))
-    again = gp.restored(gp.state())
-    for each in (gp, again):
-        each.observe_trips(joined(trips[205:]))
-        assert_follows(each, dense)
-        assert math.isclose(each.information_gain, dense.information, rel_tol=1e-9)
+    reloaded = gp.restored(gp.state())
+    for posterior in (gp, reloaded):
+        posterior.observe_trips(joined(trips[205:]))
+        assert_follows(posterior, dense)
+        assert math.isclose(posterior.information_gain, dense.information, rel_tol=1e-9)
 
 
 # --- draws ---------------------------------------------------------------------------------
@@ -582,7 +589,7 @@ def test_draws_have_exactly_the_posterior_covariance(trips: list[Driven]) -> Non
     np.testing.assert_allclose(root @ root.T, cov, atol=TOLERANCE)
 
 
-def test_draws_given_pending_roads_have_what_is_left() -> None:
+def test_draws_given_pending_roads_have_the_remaining_covariance() -> None:
     belief = (
         taught(SOME)
         .belief(offer_of(EVERYWHERE), rows([3, 3, 10], 1))
@@ -601,7 +608,7 @@ def test_draws_are_reproducible_and_differ() -> None:
     assert len(np.unique(one[:, 0])) == 3
 
 
-def test_a_failed_update_leaves_draws_as_they_were(
+def test_failed_update_does_not_change_draws(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gp = taught([driven([0, 1, 2], 0, seed=1)])
@@ -637,18 +644,18 @@ def test_a_failed_update_leaves_draws_as_they_were(
     first=st.lists(st.integers(0, 2 * N), max_size=3),
     second=st.lists(st.integers(0, 2 * N), max_size=3),
 )
-def test_pending_roads_shrink_what_is_unknown(
+def test_pending_roads_reduce_variance(
     trips: list[Driven], pending: list[int], first: list[int], second: list[int]
 ) -> None:
-    """Each as if it were seen on a trip of its own, whoever drives; means stay."""
+    """Each as if observed on a separate trip by any vehicle; means stay."""
     gp, dense, n = taught(trips), Dense(trips), len(EVERYWHERE)
     awaited = rows(pending, 7) if pending else np.empty((0, 9))
     keys = np.concatenate([EVERYWHERE, awaited])
     mean, cov = dense.posterior(keys)
     own = np.diagonal(dense.noise(keys))
     belief: Any = gp.belief(offer_of(EVERYWHERE), awaited)
-    for number, at in enumerate((range(n, len(keys)), first, second)):
-        seen = np.array(at, dtype=np.intp)
+    for number, positions in enumerate((range(n, len(keys)), first, second)):
+        seen = np.array(positions, dtype=np.intp)
         if number:
             belief = belief.condition(seen)
         if len(seen):
@@ -662,11 +669,11 @@ def test_pending_roads_shrink_what_is_unknown(
         some = np.array([0, 20, 7])
         np.testing.assert_allclose(belief.std_at(some), belief.std[some], atol=1e-6)
         np.testing.assert_array_equal(belief.negated().mean, -belief.mean)
-        for kept in (belief.mean, belief.std, belief.cov):
-            assert not kept.flags.writeable
+        for array in (belief.mean, belief.std, belief.cov):
+            assert not array.flags.writeable
 
 
-def test_looking_ahead_teaches_nothing() -> None:
+def test_lookahead_does_not_change_the_posterior() -> None:
     gp, twin = taught(SOME), taught(SOME)
     with unchanged(gp, "looking ahead"):
         belief = gp.belief(offer_of(EVERYWHERE), rows([10, 11], 7)).condition(
@@ -675,8 +682,8 @@ def test_looking_ahead_teaches_nothing() -> None:
         belief.sample(np.random.default_rng(0))
         assert belief.std.shape == belief.mean.shape
     more = driven([11, 10, 9], 7, seed=9)
-    for each in (gp, twin):
-        more.teach(each)
+    for posterior in (gp, twin):
+        more.teach(posterior)
     assert state_to_bytes(gp.state()) == state_to_bytes(twin.state())
 
 
@@ -717,19 +724,17 @@ def test_learning_a_trip_copies_no_more_with_more_vehicles() -> None:
     assert deepcopies(lambda: copy.copy(few)) == deepcopies(lambda: copy.copy(many))
 
 
-def test_copies_share_what_is_known_of_vehicles_only_as_long_as_it_is_the_same() -> (
-    None
-):
+def test_copies_share_vehicle_data_until_one_changes() -> None:
     gp = of_many(3)
     expected, state = gp.predict(EVERYWHERE).mean, state_to_bytes(gp.state())
-    again = copy.deepcopy(gp)
-    again.name_vehicles(["another"])
+    copied = copy.deepcopy(gp)
+    copied.name_vehicles(["another"])
     for vehicle in VEHICLES:
-        driven([2, 3, 4], vehicle, seed=1).teach(again)
+        driven([2, 3, 4], vehicle, seed=1).teach(copied)
     assert state_to_bytes(gp.state()) == state
     np.testing.assert_array_equal(gp.predict(EVERYWHERE).mean, expected)
-    assert (len(gp.vehicle_names), len(again.vehicle_names)) == (3, 4)
-    for group in [*gp._engine._vehicles.all(), *again._engine._vehicles.all()]:
+    assert (len(gp.vehicle_names), len(copied.vehicle_names)) == (3, 4)
+    for group in [*gp._engine._vehicles.all(), *copied._engine._vehicles.all()]:
         for values in group[1:]:
             assert isinstance(values, np.ndarray)
             assert not values.flags.writeable  # so that no copy can change another's
@@ -763,19 +768,19 @@ def test_a_belief_goes_stale() -> None:
                 ask()
 
 
-def test_what_a_reader_keeps_is_not_of_an_earlier_moment(
+def test_reader_does_not_cache_stale_factors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A reader that keeps the means of all roads is overtaken by a trip, were it not alone."""
+    """A reader that caches the means of all roads would be overtaken by a trip without its lock."""
     gp, more = taught(SOME, refit=0), driven([3], seed=8)
     inside, go_on, plain = threading.Event(), threading.Event(), Slots.spread
 
     def slow(slots: Slots, values: Floats) -> Floats:
-        found = plain(slots, values)
+        result = plain(slots, values)
         if not inside.is_set():
             inside.set()
             assert go_on.wait(60.0)
-        return found
+        return result
 
     monkeypatch.setattr(Slots, "spread", slow)
     reader = threading.Thread(target=lambda: gp.predict(EVERYWHERE))
@@ -808,10 +813,12 @@ def loss_of(gp: RoadGP, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("motion", [False, True])
-def test_what_is_minimised_is_minus_the_log_posterior_of_the_scales(
+def test_objective_is_the_negative_log_posterior_of_the_scales(
     motion: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trips = [moving(trip, at) if motion else trip for at, trip in enumerate(SOME[:3])]
+    trips = [
+        moving(trip, index) if motion else trip for index, trip in enumerate(SOME[:3])
+    ]
     gp = taught(trips, refit=1000)  # before the first fit
     centre = np.log(SCALES.as_vector())[
         : 24 if motion else 22
@@ -822,17 +829,17 @@ def test_what_is_minimised_is_minus_the_log_posterior_of_the_scales(
     for _ in range(3):
         point = centre + 0.3 * rng.standard_normal(len(centre))
         value, slope = loss(point)
-        dense = Dense(trips, RoadScales.of(np.exp(point), like=SCALES))
+        dense = Dense(trips, RoadScales.from_vector(np.exp(point), like=SCALES))
         prior = 0.5 * float(np.square(point - centre).sum())
         assert math.isclose(value, prior - dense.log_likelihood, rel_tol=1e-10)
         step = 1e-5  # central differences err by step²/6 times a third derivative, and rounding/step
-        for at in range(len(centre)):
+        for index in range(len(centre)):
             sides = [
-                loss(point + sign * step * np.eye(len(centre))[at])[0]
+                loss(point + sign * step * np.eye(len(centre))[index])[0]
                 for sign in (1.0, -1.0)
             ]
             assert math.isclose(
-                slope[at], (sides[0] - sides[1]) / (2.0 * step), abs_tol=2e-5
+                slope[index], (sides[0] - sides[1]) / (2.0 * step), abs_tol=2e-5
             )
 
 
@@ -842,11 +849,11 @@ def drawn_trips(
     """Trips drawn from the model itself."""
     rng = np.random.default_rng(seed)
     trips = [
-        driven(rng.integers(N, size=6).tolist(), VEHICLES[at % 3], seed=at)
-        for at in range(count)
+        driven(rng.integers(N, size=6).tolist(), VEHICLES[index % 3], seed=index)
+        for index in range(count)
     ]
     if motion:
-        trips = [moving(trip, at) for at, trip in enumerate(trips)]
+        trips = [moving(trip, index) for index, trip in enumerate(trips)]
     dense = Dense(trips, scales)
     root = np.linalg.cholesky(dense.covariance)
     drawn = dense.A @ dense.keys[:, 1] + root @ rng.standard_normal(len(root))
@@ -877,24 +884,26 @@ def test_a_fit_finds_the_scales_that_trips_were_drawn_with() -> None:
     theta = np.log(true.as_vector())[:-3]  # neither noise_share nor what motion has
     covariance = Dense(trips, true).covariance
     derivatives = []  # ∂C/∂θ, by differences: C is quadratic in each scale
-    for at in range(len(theta)):
+    for index in range(len(theta)):
         ends = []
         for sign in (1.0, -1.0):
             moved = true.as_vector()
-            moved[at] *= 1.0 + sign * 1e-3
-            ends.append(Dense(trips, RoadScales.of(moved)).covariance)
+            moved[index] *= 1.0 + sign * 1e-3
+            ends.append(Dense(trips, RoadScales.from_vector(moved)).covariance)
         derivatives.append((ends[0] - ends[1]) / 2e-3)
-    pulled = [np.linalg.solve(covariance, each) for each in derivatives]
+    pulled = [np.linalg.solve(covariance, derivative) for derivative in derivatives]
     fisher = 0.5 * np.array(
         [[float(np.sum(one * other.T)) for other in pulled] for one in pulled]
     )
     inverse = np.linalg.inv(fisher + np.eye(len(theta)))
     bias = inverse @ (np.log(SCALES.as_vector())[:-3] - theta)
     error = np.sqrt(np.diagonal(inverse @ fisher @ inverse))
-    found = np.log(gp.fitted.as_vector())
-    for at, name in ((1, "own"), (18, "noise")):
-        assert error[at] < 0.25, f"{name} is told by the trips"
-        assert abs(found[at] - theta[at] - bias[at]) < 6.0 * error[at], name
+    estimate = np.log(gp.fitted.as_vector())
+    for index, name in ((1, "own"), (18, "noise")):
+        assert error[index] < 0.25, f"{name} is told by the trips"
+        assert abs(estimate[index] - theta[index] - bias[index]) < 6.0 * error[index], (
+            name
+        )
     # No worse than the truth, by what is minimised.
     centre = np.log(SCALES.as_vector())
 
@@ -907,7 +916,7 @@ def test_a_fit_finds_the_scales_that_trips_were_drawn_with() -> None:
     assert gp.noise_std == gp.fitted.noise
 
 
-def test_a_fit_finds_how_far_motion_is_from_what_is_expected() -> None:
+def test_fit_recovers_the_error_of_expected_motion() -> None:
     """To a factor of 1.5: of 300 borders, which dominate their rewards, a variance is known to
     √(2/300) = 8 %, a standard deviation to 4 %."""
     true = replace(SCALES, motion=0.6)
@@ -918,7 +927,9 @@ def test_a_fit_finds_how_far_motion_is_from_what_is_expected() -> None:
 
 def test_log_densities_add_up_to_the_likelihood_of_a_log() -> None:
     """p(y₁, y₂, …) = p(y₁) p(y₂ | y₁) …, with motion in rewards and without."""
-    trips = [moving(trip, at) if at % 2 else trip for at, trip in enumerate(SOME)]
+    trips = [
+        moving(trip, index) if index % 2 else trip for index, trip in enumerate(SOME)
+    ]
     gp, total = learner(), 0.0
     for trip in trips:
         total += float(gp.log_densities(trip.as_trips())[0])
@@ -946,32 +957,30 @@ def test_a_log_with_motion_is_forecast_as_often_as_promised() -> None:
     assert abs(np.mean(inside) - 0.95) < 5.0 * math.sqrt(0.95 * 0.05 / len(inside))
 
 
-def test_an_outlier_among_readings_with_motion_is_named_alone() -> None:
-    """Its neighbours share its borders, and none of its slip."""
+def test_only_the_outlier_among_readings_with_motion_is_flagged() -> None:
+    """Its neighbours share its borders but not its error."""
     odd = moving(with_outlier(300.0), 3)
     assert len(odd.rewards) == 4
     for what in ("keep", "weigh", "refuse"):
         gp = taught([*SOME, odd], outliers=what)
-        assert [each.edges.tolist() for each in gp.flagged] == [[6]]
+        assert [flag.edges.tolist() for flag in gp.flagged] == [[6]]
         if what == "refuse":
-            kept = np.array([True, True, False, True])
+            clean = np.array([True, True, False, True])
             last = odd.borders.of_rewards(np.array([0, 1, -1, 2]))
-            refused = Driven(odd.keys[kept], (0, 1, 2), odd.rewards[kept], None, last)
+            refused = Driven(odd.keys[clean], (0, 1, 2), odd.rewards[clean], None, last)
             assert_follows(gp, Dense([*SOME, refused]))
 
 
-def test_the_noise_of_readings_with_motion_is_tridiagonal_but_for_what_a_trip_shares() -> (
-    None
-):
+def test_noise_with_motion_is_tridiagonal_plus_a_shared_trip_term() -> None:
     trip = moving(driven([0, 1, 2, 3, 4], 0, seed=1), 2)
-    found = taught([])._engine.noise.covariance(trip.as_trips())
+    covariance = taught([])._engine.noise.covariance(trip.as_trips())
     unmoved = taught([])._engine.noise.covariance(
         trip._replace(borders=Borders.none()).as_trips()
     )
     crossed = SCALES.motion_trip * trip.as_trips().crossing(
         trip.borders.size
     )  # of all borders alike
-    added = found - unmoved - np.outer(crossed, crossed)
+    added = covariance - unmoved - np.outer(crossed, crossed)
     variance = np.square(SCALES.motion * trip.borders.size) + trip.borders.variance
     np.testing.assert_allclose(np.diagonal(added), variance[:-1] + variance[1:])
     np.testing.assert_allclose(np.diagonal(added, 1), -variance[1:-1])
@@ -981,7 +990,7 @@ def test_the_noise_of_readings_with_motion_is_tridiagonal_but_for_what_a_trip_sh
 
 
 def test_motion_may_grow_but_not_vanish() -> None:
-    """Most speeds are told nearly: then the few that are not would outweigh what whole trips tell."""
+    """Most speeds are nearly known: the few others would outweigh the evidence of trip totals."""
     gp = learner(refit=24)
     gp.observe_trips(
         joined(drawn_trips(replace(SCALES, motion=0.001), 24, seed=9, motion=True))
@@ -993,25 +1002,25 @@ def test_motion_may_grow_but_not_vanish() -> None:
 def test_sections_and_totals_are_sums_of_rewards(gap: int) -> None:
     """Against S y and S R Sᵀ, with S the sums: motion within a section cancels out."""
     trips = joined(
-        [moving(driven([0, 3, 4, 7, 9], seed=at), at, gap) for at in range(3)]
+        [moving(driven([0, 3, 4, 7, 9], seed=index), index, gap) for index in range(3)]
     )
     engine = RoadEngine(KERNEL, SIZES, SCALES)
     numbers = np.arange(15)
     for section in (numbers // 5, np.minimum(numbers, 3) + numbers // 5 * 2):
         S = (section == np.unique(section)[:, None]).astype(float)
-        found = trips.in_sections(np.unique(section, return_inverse=True)[1])
-        assert found.is_consistent()
-        np.testing.assert_allclose(found.rewards, S @ trips.rewards, atol=TOLERANCE)
+        grouped = trips.in_sections(np.unique(section, return_inverse=True)[1])
+        assert grouped.is_consistent()
+        np.testing.assert_allclose(grouped.rewards, S @ trips.rewards, atol=TOLERANCE)
         expected = S @ engine.noise.covariance(trips) @ S.T
         np.testing.assert_allclose(
-            engine.noise.covariance(found), expected, atol=TOLERANCE
+            engine.noise.covariance(grouped), expected, atol=TOLERANCE
         )
         sums = engine.expect(trips)
         np.testing.assert_allclose(
-            engine.expect(found).cov, S @ sums.cov @ S.T, atol=TOLERANCE
+            engine.expect(grouped).cov, S @ sums.cov @ S.T, atol=TOLERANCE
         )
         np.testing.assert_allclose(
-            engine.expect(found).mean, S @ sums.mean, atol=TOLERANCE
+            engine.expect(grouped).mean, S @ sums.mean, atol=TOLERANCE
         )
     of_trips = trips.in_sections(numbers // 5)
     assert all(
@@ -1022,7 +1031,7 @@ def test_sections_and_totals_are_sums_of_rewards(gap: int) -> None:
     )
 
 
-def test_totals_leave_out_what_has_noise_of_its_own() -> None:
+def test_totals_exclude_rewards_with_their_own_noise() -> None:
     trips = joined(
         [
             driven([0, 1, 2], seed=1),
@@ -1058,13 +1067,15 @@ def test_the_latest_trips_in_full_and_those_before_as_totals() -> None:
 
 
 def test_scales_may_be_far_from_those_given() -> None:
-    """Noise that was said to be fifty times smaller: the variance of a road to a factor of two."""
+    """Noise stated fifty times too small: the variance of a road to a factor of two."""
     drawn = replace(SCALES, noise_share=0.01)
     gp = learner(scales=replace(drawn, noise=0.01, noise_per_time=0.01), refit=24)
     gp.observe_trips(joined(drawn_trips(drawn, 24, seed=8)))
     time = float(TERMS[:, 1].mean())
-    found, true = (s.noise**2 + time * s.noise_per_time**2 for s in (gp.fitted, drawn))
-    assert 0.5 < found / true < 2.0
+    estimate, true = (
+        s.noise**2 + time * s.noise_per_time**2 for s in (gp.fitted, drawn)
+    )
+    assert 0.5 < estimate / true < 2.0
 
 
 def test_when_scales_are_fitted() -> None:
@@ -1082,14 +1093,14 @@ def test_when_scales_are_fitted() -> None:
 def test_only_the_latest_trips_are_fitted_to(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def fit(engine: Any, trips: Trips, given: RoadScales, most: int) -> RoadScales:
+    def fit(engine: Any, trips: Trips, scales: RoadScales, most: int) -> RoadScales:
         seen.append((trips.number, len(trips.rewards)))
-        return given
+        return scales
 
     monkeypatch.setattr("superarm.roads.posterior.posterior.fit_scales", fit)
     taught(
         drawn_trips(SCALES, 8, 0), refit=64, most=17
-    )  # six rewards each: two whole trips
+    )  # six rewards each: two full trips
     assert seen == [
         (2 + 2, 12 + 2),
         (2 + 4, 12 + 4),
@@ -1116,31 +1127,31 @@ def standardised(trip: Driven, before: Sequence[Driven]) -> Floats:
     mean, cov = dense.posterior(trip.keys)
     cov, away = cov + dense.noise(trip.keys), trip.rewards - mean
     scores = []
-    for at in range(len(away)):
-        others = np.delete(np.arange(len(away)), at)
-        weights = np.linalg.solve(cov[np.ix_(others, others)], cov[others, at])
-        spread = np.sqrt(cov[at, at] - weights @ cov[others, at])
-        scores.append(abs(away[at] - weights @ away[others]) / spread)
+    for index in range(len(away)):
+        others = np.delete(np.arange(len(away)), index)
+        weights = np.linalg.solve(cov[np.ix_(others, others)], cov[others, index])
+        spread = np.sqrt(cov[index, index] - weights @ cov[others, index])
+        scores.append(abs(away[index] - weights @ away[others]) / spread)
     return np.array(scores)
 
 
-def test_outliers_are_flagged_and_treated_as_asked() -> None:
+def test_outliers_are_flagged_and_follow_the_option() -> None:
     odd = with_outlier(60.0)
     scores = standardised(odd, SOME)
     assert (scores > 6.0).sum() == 1
-    found = {
+    posteriors = {
         what: taught([*SOME, odd], outliers=what)
         for what in ("keep", "weigh", "refuse")
     }
-    for gp in found.values():
+    for gp in posteriors.values():
         assert gp.outlying == len(gp.flagged) == 1
         assert gp.flagged[0].edges.tolist() == [6]
         assert gp.flagged[0].reward == odd.rewards[2]
         assert math.isclose(gp.flagged[0].score, scores[2], rel_tol=1e-9)
-    assert_follows(found["keep"], Dense([*SOME, odd]))
-    kept = np.array([True, True, False, True])
-    refused = Driven(odd.keys[kept], (0, 1, 2), odd.rewards[kept], None)
-    assert_follows(found["refuse"], Dense([*SOME, refused]))
+    assert_follows(posteriors["keep"], Dense([*SOME, odd]))
+    clean = np.array([True, True, False, True])
+    refused = Driven(odd.keys[clean], (0, 1, 2), odd.rewards[clean], None)
+    assert_follows(posteriors["refuse"], Dense([*SOME, refused]))
     weighed = Dense(
         [*SOME, odd]
     )  # its own noise grows with the square of how far it is
@@ -1148,21 +1159,21 @@ def test_outliers_are_flagged_and_treated_as_asked() -> None:
         weighed.noise(odd.keys)[2, 2] - np.square(odd.keys[2, 2:7] * SCALES.trip).sum()
     )
     weighed.R[-2, -2] += own * ((scores[2] / 6.0) ** 2 - 1.0)
-    assert_follows(found["weigh"], weighed)
+    assert_follows(posteriors["weigh"], weighed)
 
 
 @pytest.mark.parametrize("far", [60.0, 1e3, 1e6])
-def test_an_outlier_makes_none_of_its_neighbours(far: float) -> None:
+def test_outlier_does_not_flag_its_neighbours(far: float) -> None:
     """However far it is: they are judged without it."""
     trips = drawn_trips(SCALES, 12, seed=3)
     rewards = trips[-1].rewards.copy()
     rewards[[1, 4]] += (far, -far)
     gp = taught([*trips[:-1], trips[-1]._replace(rewards=rewards)], outliers="refuse")
     edges = trips[-1].keys[[1, 4], 0].astype(int).tolist()
-    assert [each.edges.tolist() for each in gp.flagged] == [[edge] for edge in edges]
+    assert [flag.edges.tolist() for flag in gp.flagged] == [[edge] for edge in edges]
 
 
-def test_nothing_is_an_outlier_before_the_first_trip_or_below_the_limit() -> None:
+def test_no_outliers_before_the_first_trip_or_below_the_limit() -> None:
     assert taught([with_outlier(60.0)], outliers="refuse").outlying == 0
     odd = with_outlier(60.0)
     score = standardised(odd, SOME).max()
@@ -1174,19 +1185,19 @@ def test_nothing_is_an_outlier_before_the_first_trip_or_below_the_limit() -> Non
 
 
 @pytest.mark.parametrize("limit", [6.0, 9.0])
-def test_a_slip_of_the_meter_widens_intervals_by_no_more_than_twice_the_limit(
+def test_meter_error_widens_intervals_by_at_most_twice_the_limit(
     limit: float,
 ) -> None:
-    """It is a miss, but how far it is says nothing of trips to come; unless it is kept as any other."""
+    """It is a miss, but its size does not affect later trips, unless outliers are kept."""
     far = with_outlier(4000.0)
     for outliers in ("weigh", "refuse"):
         gp = taught([*SOME, far], outliers=outliers, outlier_limit=limit)
         assert gp.state().array("trips_scores")[-1] == 2.0 * limit
         assert gp.state().array("roads_scores")[-4:].max() == 2.0 * limit
         assert not gp.state().array("trips_inside")[-1].any()
-    kept = taught([*SOME, far], outliers="keep", outlier_limit=limit)
-    assert kept.state().array("trips_scores")[-1] > 4.0 * limit
-    assert kept.state().array("roads_scores")[-4:].max() > 4.0 * limit
+    keeping = taught([*SOME, far], outliers="keep", outlier_limit=limit)
+    assert keeping.state().array("trips_scores")[-1] > 4.0 * limit
+    assert keeping.state().array("roads_scores")[-4:].max() > 4.0 * limit
 
 
 @pytest.mark.parametrize("limit", [4.0, 6.0])
@@ -1202,7 +1213,7 @@ def test_the_noise_of_an_outlier_grows_from_the_limit_on(limit: float) -> None:
     assert_follows(taught([*SOME, odd], outliers="weigh", outlier_limit=limit), weighed)
 
 
-def test_a_trip_of_outliers_alone_leaves_what_is_believed() -> None:
+def test_trip_with_only_outliers_does_not_change_the_belief() -> None:
     total = driven([0, 4, 6], 1, "trip", seed=12)
     total.rewards[0] += 500.0
     gp = taught([*SOME, total], outliers="refuse")
@@ -1211,10 +1222,10 @@ def test_a_trip_of_outliers_alone_leaves_what_is_believed() -> None:
     assert gp.trips == len(SOME)
 
 
-def test_a_fit_that_fails_leaves_a_trip_learned(
+def test_trip_is_learned_when_its_fit_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is told before the next trip, when nothing of that is learned yet."""
+    """The error is raised before the next trip, of which nothing is learned yet."""
     gp, plain = taught(SOME[:3], refit=4), taught(SOME[:3], refit=0)
 
     def fails(*_: Any) -> Any:
@@ -1222,8 +1233,8 @@ def test_a_fit_that_fails_leaves_a_trip_learned(
 
     with monkeypatch.context() as patched:
         patched.setattr(RoadEngine, "rebuild", fails)
-        for each in (gp, plain):
-            SOME[3].teach(each)
+        for posterior in (gp, plain):
+            SOME[3].teach(posterior)
     assert (gp.trips, gp.count, gp.fits) == (plain.trips, plain.count, 0)
     np.testing.assert_array_equal(
         gp.predict(EVERYWHERE).mean, plain.predict(EVERYWHERE).mean
@@ -1238,7 +1249,7 @@ def test_a_fit_that_fails_leaves_a_trip_learned(
     assert gp.trips == plain.trips + 1
 
 
-def test_forecasts_are_judged_by_what_was_expected() -> None:
+def test_forecasts_are_scored_against_expectations() -> None:
     gp = taught(SOME)
     more = driven([10, 2, 7], 1, seed=13)
     mean, std = gp.total(more.keys)
@@ -1250,7 +1261,7 @@ def test_forecasts_are_judged_by_what_was_expected() -> None:
     )
     score = abs(more.rewards.sum() - mean) / std
     assert math.isclose(gp.state().array("trips_scores")[-1], score, rel_tol=1e-9)
-    assert gp.held.trips == len(SOME) + 1
+    assert gp.track_record.trips == len(SOME) + 1
     cov = Dense(SOME).posterior(more.keys)[1] + Dense([]).noise(more.keys)
     scores = np.abs(more.rewards - Dense(SOME).posterior(more.keys)[0]) / np.sqrt(
         np.diagonal(cov)
@@ -1262,40 +1273,47 @@ def test_forecasts_are_judged_by_what_was_expected() -> None:
 
 
 @pytest.mark.parametrize("refit", [0, 4])
-def test_a_state_holds_all_of_it(refit: int) -> None:
+def test_state_contains_the_full_posterior(refit: int) -> None:
     gp = taught([*SOME, with_outlier(60.0)], refit=refit, outliers="weigh")
-    again = RoadGP.from_state(restored(gp.state()))
-    assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
-    assert again.fitted == gp.fitted
-    assert again.noise_variance == gp.noise_variance
-    assert (again.held, again.fits, again.outlying) == (gp.held, gp.fits, gp.outlying)
-    for one, other in zip(again.widths(), gp.widths(), strict=True):
+    reloaded = RoadGP.from_state(restored(gp.state()))
+    assert state_to_bytes(reloaded.state()) == state_to_bytes(gp.state())
+    assert reloaded.fitted == gp.fitted
+    assert reloaded.noise_variance == gp.noise_variance
+    assert (reloaded.track_record, reloaded.fits, reloaded.outlying) == (
+        gp.track_record,
+        gp.fits,
+        gp.outlying,
+    )
+    for one, other in zip(reloaded.widths(), gp.widths(), strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(
-        again.predict(EVERYWHERE).mean, gp.predict(EVERYWHERE).mean
+        reloaded.predict(EVERYWHERE).mean, gp.predict(EVERYWHERE).mean
     )
-    for step in range(3):  # it goes on alike, up to rounding: variances are made anew
+    for step in range(
+        3
+    ):  # it continues alike, up to rounding: variances are recomputed
         for what in ("mean", "cov"):
             one, other = (
-                getattr(each.predict(EVERYWHERE, return_cov=True), what)
-                for each in (gp, again)
+                getattr(posterior.predict(EVERYWHERE, return_cov=True), what)
+                for posterior in (gp, reloaded)
             )
             np.testing.assert_allclose(one, other, atol=TOLERANCE)
         one, other = (
-            each.sample(EVERYWHERE, np.random.default_rng(1)) for each in (gp, again)
+            posterior.sample(EVERYWHERE, np.random.default_rng(1))
+            for posterior in (gp, reloaded)
         )
         np.testing.assert_allclose(one, other, atol=TOLERANCE)
-        for each in (gp, again):
-            driven([step, 11 - step], 7, seed=step).teach(each)
-    assert gp.trips == again.trips == len(SOME) + 4
-    assert again.fits == gp.fits
+        for posterior in (gp, reloaded):
+            driven([step, 11 - step], 7, seed=step).teach(posterior)
+    assert gp.trips == reloaded.trips == len(SOME) + 4
+    assert reloaded.fits == gp.fits
     np.testing.assert_allclose(
-        again.fitted.as_vector(), gp.fitted.as_vector(), rtol=1e-6
+        reloaded.fitted.as_vector(), gp.fitted.as_vector(), rtol=1e-6
     )
 
 
 @pytest.mark.slow
-def test_what_goes_on_from_a_state_goes_on_to_the_bit() -> None:
+def test_restored_posterior_continues_bit_for_bit() -> None:
     """Whatever was looked at before, in the one or in the other."""
     graph = generate_city(edges=200, seed=1).line_graph()
     model, rng = fleet_model(graph), np.random.default_rng(0)
@@ -1305,9 +1323,9 @@ def test_what_goes_on_from_a_state_goes_on_to_the_bit() -> None:
     offer, awaited = offer_of(fleet[1]), fleet[2][[3, 4, 5]]
 
     def drive(
-        gp: RoadGP, edges: Any, who: int, rewards: Floats, *, whole: bool
+        gp: RoadGP, edges: Any, who: int, rewards: Floats, *, complete: bool
     ) -> None:
-        if whole:
+        if complete:
             gp.observe_sums(
                 fleet[who][edges], [0] * len(edges), rewards.sum(keepdims=True)
             )
@@ -1320,51 +1338,54 @@ def test_what_goes_on_from_a_state_goes_on_to_the_bit() -> None:
         trips.append((edges, number % 3, rng.normal(9.0, 2.0, 8)))
     gp = RoadGP(model.kernel, model.sizes, refit=16)
     for number, trip in enumerate(trips[:20]):
-        drive(gp, *trip, whole=number % 4 == 1)
+        drive(gp, *trip, complete=number % 4 == 1)
         gp.belief(offer, awaited).sample(np.random.default_rng(0))
         gp.predict(fleet[0][10:30], return_cov=True)
         gp.predict(fleet[0][30:50], return_std=False)
         gp.total(fleet[2][:9])
     assert gp.same_bits
-    again = RoadGP.from_state(restored(gp.state()))
+    reloaded = RoadGP.from_state(restored(gp.state()))
     for number, trip in enumerate(trips[20:]):
-        for each in (gp, again):
-            drive(each, *trip, whole=number % 4 == 1)
-        assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
-        one, other = (each.belief(offer, awaited) for each in (gp, again))
+        for posterior in (gp, reloaded):
+            drive(posterior, *trip, complete=number % 4 == 1)
+        assert state_to_bytes(reloaded.state()) == state_to_bytes(gp.state())
+        one, other = (posterior.belief(offer, awaited) for posterior in (gp, reloaded))
         np.testing.assert_array_equal(one.mean, other.mean)
         np.testing.assert_array_equal(
             one.std_at(np.arange(9)), other.std_at(np.arange(9))
         )
-        drawn = [each.sample(np.random.default_rng(number)) for each in (one, other)]
+        drawn = [
+            posterior.sample(np.random.default_rng(number))
+            for posterior in (one, other)
+        ]
         np.testing.assert_array_equal(*drawn)
-    assert again.fits == gp.fits == 4
+    assert reloaded.fits == gp.fits == 4
     gp.predict(fleet[0])  # variances of all roads are summed up as trips come
     assert not gp.same_bits
 
 
-def test_a_state_with_another_kernel_is_computed_anew() -> None:
+def test_state_with_another_kernel_is_recomputed() -> None:
     gp = taught(SOME)
     other = GraphMatern(ring(N), nu=2, kappa=0.4, normalisation="raw")
-    found = RoadGP.from_state(gp.state(), kernel=other)
+    rebuilt = RoadGP.from_state(gp.state(), kernel=other)
     expected = RoadGP(other, SIZES, scales=SCALES, refit=0, outliers="keep")
     for trip in SOME:
         trip.teach(expected)
     for what in ("mean", "cov"):
         one, two = (
-            getattr(each.predict(EVERYWHERE, return_cov=True), what)
-            for each in (found, expected)
+            getattr(posterior.predict(EVERYWHERE, return_cov=True), what)
+            for posterior in (rebuilt, expected)
         )
         np.testing.assert_allclose(one, two, atol=TOLERANCE)
 
 
-def test_a_state_of_nothing() -> None:
-    again = RoadGP.from_state(restored(learner().state()))
-    assert again.trips == 0
-    assert_follows(again, Dense([]))
+def test_empty_state() -> None:
+    reloaded = RoadGP.from_state(restored(learner().state()))
+    assert reloaded.trips == 0
+    assert_follows(reloaded, Dense([]))
 
 
-def test_a_state_is_of_its_own_roads() -> None:
+def test_state_of_other_roads_is_rejected() -> None:
     state = taught(SOME).state()
     other = RoadGP(
         GraphMatern(ring(N + 3), nu=2), np.ones(N + 3), scales=SCALES, refit=0
@@ -1383,9 +1404,9 @@ def _of_old_form(gp: RoadGP) -> Any:
     trips, scales = engine.log.view(), gp.fitted
     vehicles = np.unique(trips.keys[:, 8]).astype(np.intp)
     v, many, M = len(engine.visited), 5 * len(vehicles), len(trips.rewards)
-    core, at = engine.slots.sums(trips).toarray(), 5 + many + np.arange(v)
+    core, vehicle_rows = engine.slots.sums(trips).toarray(), 5 + many + np.arange(v)
     A = np.zeros((5 + many + v, M))
-    A[:5], A[at] = core[:5], core[5:]
+    A[:5], A[vehicle_rows] = core[:5], core[5:]
     for number, vehicle in enumerate(vehicles):
         terms = trips.summed(
             trips.keys[:, 2:7] * (trips.keys[:, 8] == vehicle)[:, None]
@@ -1399,7 +1420,7 @@ def _of_old_form(gp: RoadGP) -> Any:
         ]
     )
     root = engine.slots.prior_root()[5:, 5:]
-    K[np.ix_(at, at)] = root @ root.T
+    K[np.ix_(vehicle_rows, vehicle_rows)] = root @ root.T
     inverse = np.linalg.inv(A.T @ K @ A + engine.noise.covariance(trips))
     residual = trips.rewards - trips.summed(trips.keys[:, 1])
     new = {"group_vehicles", "group_slots", "slots", "cross", "of_vehicles", "pull"}
@@ -1407,7 +1428,7 @@ def _of_old_form(gp: RoadGP) -> Any:
     arrays |= {
         "known": (A @ inverse @ A.T)[np.tril_indices(len(A))],
         "alpha": A @ inverse @ residual,
-        "at": at,
+        "at": vehicle_rows,
         "vehicles": vehicles,
         "first": 5 + 5 * np.arange(len(vehicles)),
     }
@@ -1417,16 +1438,16 @@ def _of_old_form(gp: RoadGP) -> Any:
 def test_states_whose_vehicles_had_slots_load() -> None:
     gp = taught(SOME)
     old = _of_old_form(gp)
-    again = RoadGP.from_state(old)
+    reloaded = RoadGP.from_state(old)
     more = driven([3, 1, 4, 1, 5], 7, seed=9)
-    for learner in (gp, again):
+    for learner in (gp, reloaded):
         learner.observe_sums(more.keys, more.sums, more.rewards)
-    found, expected = again.predict(EVERYWHERE), gp.predict(EVERYWHERE)
-    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-8)
+    predicted, expected = reloaded.predict(EVERYWHERE), gp.predict(EVERYWHERE)
+    np.testing.assert_allclose(predicted.mean, expected.mean, rtol=1e-8)
     np.testing.assert_allclose(
-        np.asarray(found.std), np.asarray(expected.std), rtol=1e-6
+        np.asarray(predicted.std), np.asarray(expected.std), rtol=1e-6
     )
-    assert math.isclose(again.information_gain, gp.information_gain, rel_tol=1e-9)
+    assert math.isclose(reloaded.information_gain, gp.information_gain, rel_tol=1e-9)
     arrays = old.arrays
     harmed = {
         "one slot for two": _harmed(
@@ -1451,6 +1472,7 @@ def test_a_damaged_state_is_refused() -> None:
     state = gp.state()
     arrays = state.arrays
     keys, alone = arrays["keys"].copy(), arrays["alone"]
+    slots = arrays["slots"]
     elsewhere, worn = keys.copy(), keys.copy()
     elsewhere[0, 0], worn[0, 8] = N, 0.5
     cases = {
@@ -1461,6 +1483,7 @@ def test_a_damaged_state_is_refused() -> None:
         "arms out of order": _harmed(state, of=arrays["of"][::-1].copy()),
         "rewards of no trip": _harmed(state, trip=arrays["trip"] * 2),
         "trips without end": _harmed(state, trip=np.full_like(arrays["trip"], 2**50)),
+        "no first trip": _harmed(state, trip=arrays["trip"] + 1),
         "trips out of order": _harmed(state, trip=arrays["trip"][::-1].copy()),
         "negative noise": _harmed(state, noise=arrays["noise"] - 1.0),
         "NaN rewards": _harmed(state, rewards=arrays["rewards"] * np.nan),
@@ -1475,6 +1498,15 @@ def test_a_damaged_state_is_refused() -> None:
             state, group_vehicles=arrays["group_vehicles"] * 0
         ),
         "groups without slots": _harmed(state, group_slots=arrays["group_slots"][:1]),
+        "vehicles that no trip names": _harmed(state, vehicles=arrays["vehicles"] + 1),
+        "one more group, of nobody": _harmed(
+            state,
+            group_vehicles=np.append(arrays["group_vehicles"], 0),
+            group_slots=np.append(arrays["group_slots"], 0),
+        ),
+        "a slot behind the last": _harmed(
+            state, slots=np.where(slots == slots.max(), len(arrays["alpha"]), slots)
+        ),
         "a vehicle on no road": _harmed(state, slots=arrays["slots"] + 10**6),
         "one slot for two": _harmed(state, slots=arrays["slots"] * 0),
         "less of a vehicle's roads": _harmed(state, cross=arrays["cross"][1:]),
@@ -1501,10 +1533,37 @@ def test_a_damaged_state_is_refused() -> None:
             gp.restored(harmed)
 
 
+def test_borders_lie_between_neighbours_of_one_trip_in_order() -> None:
+    trip = np.array([0, 0, 0, 1])
+    good = Borders(
+        before=np.array([-1, 0, 1, 3]),
+        after=np.array([0, 1, 2, -1]),
+        size=np.ones(4),
+        variance=np.ones(4),
+    )
+    assert good.is_consistent(trip)
+    harmed = {
+        "no such side": good._replace(before=np.array([-2, 0, 1, 3])),
+        "no side": good._replace(after=np.array([-1, 1, 2, -1])),
+        "a reward behind the last": good._replace(before=np.array([-1, 0, 1, 4])),
+        "out of order": good.take(slice(None, None, -1)),
+        "not neighbours": good._replace(after=np.array([0, 2, 2, -1])),
+        "two trips": good._replace(
+            before=np.array([-1, 0, 1, 2]), after=np.array([0, 1, 2, 3])
+        ),
+        "a negative size": good._replace(size=-good.size),
+        "a negative variance": good._replace(variance=-good.variance),
+        "a NaN": good._replace(variance=good.variance * np.nan),
+        "fewer sizes": good._replace(size=good.size[1:]),
+    }
+    for what, borders in harmed.items():
+        assert not borders.is_consistent(trip), what
+
+
 # --- input ---------------------------------------------------------------------------------
 
 
-def test_keys_that_make_no_sense_are_refused() -> None:
+def test_invalid_keys_are_rejected() -> None:
     gp = taught(SOME)
     good = rows([1, 2])
     for column, value, kind in (
@@ -1538,7 +1597,7 @@ def test_keys_that_make_no_sense_are_refused() -> None:
         gp.predict(good[:, :5])
 
 
-def test_sums_that_make_no_sense_are_refused() -> None:
+def test_invalid_sums_are_rejected() -> None:
     gp = taught(SOME)
     keys = rows([1, 2, 3])
     cases: dict[str, tuple[Any, ...]] = {
@@ -1562,17 +1621,19 @@ def test_sums_that_make_no_sense_are_refused() -> None:
         gp.observe_sums(np.empty((0, 9)), [], [])
 
 
-def test_a_log_that_makes_no_sense_is_refused() -> None:
+def test_invalid_log_is_rejected() -> None:
     gp, good = taught(SOME), joined(SOME)
     bad = {
-        "a reward without arms": good._replace(of=np.maximum(good.of, 1)),
-        "arms out of order": good._replace(of=good.of[::-1]),
+        "a reward without arms": good._replace(
+            reward_of_arm=np.maximum(good.reward_of_arm, 1)
+        ),
+        "arms out of order": good._replace(reward_of_arm=good.reward_of_arm[::-1]),
         "a trip without rewards": good._replace(trip=good.trip * 2),
         "negative noise": good._replace(noise=good.noise - 9.0),
         "NaN rewards": good._replace(rewards=good.rewards * np.nan),
         "an unknown road": good._replace(keys=good.keys + 99.0),
     }
-    motion = joined([moving(trip, at) for at, trip in enumerate(SOME)])
+    motion = joined([moving(trip, index) for index, trip in enumerate(SOME)])
     borders = motion.borders
     sooner = borders._replace(after=np.where(borders.after < 0, -1, borders.after - 1))
     nowhere = np.full_like(borders.before, -1)
@@ -1593,7 +1654,7 @@ def test_a_log_that_makes_no_sense_is_refused() -> None:
             gp.observe_trips(trips)
 
 
-def test_parameters_that_make_no_sense_are_refused() -> None:
+def test_invalid_parameters_are_rejected() -> None:
     for options in (
         {"refit": -1},
         {"most": 0},
@@ -1613,16 +1674,16 @@ def test_parameters_that_make_no_sense_are_refused() -> None:
 
 def test_scales() -> None:
     values = SCALES.as_vector()
-    assert RoadScales.of(values) == SCALES
+    assert RoadScales.from_vector(values) == SCALES
     assert values.shape == (24,)
     default = RoadScales()
-    before = RoadScales.of(
+    before = RoadScales.from_vector(
         values[:-2], like=default
     )  # as states from before ``motion`` have them
     assert before == replace(
         SCALES, motion=default.motion, motion_trip=default.motion_trip
     )
-    assert SCALES.of_noise.tolist() == [0.5, 0.4, 0.9, 0.3]
+    assert SCALES.noise_scales.tolist() == [0.5, 0.4, 0.9, 0.3]
     for bad in ({"near": 0.0}, {"own": -1.0}, {"noise": np.nan}, {"share": "a"}, {"trip": (1.0,) * 4},
                 {"fleet": (0.0,) * 5}, {"vehicle": (1e9,) * 5}):  # fmt: skip
         with raises(InputError, str(bad)):
@@ -1651,19 +1712,19 @@ def test_default_scales() -> None:
 
 
 def test_the_variance_of_a_trip_before_anything_is_learned() -> None:
-    """That of a whole trip where neighbours share nothing: k_G is 1 on the diagonal and 0 elsewhere."""
+    """That of a trip total where neighbours share nothing: k_G is 1 on the diagonal and 0 elsewhere."""
     keys = rows([0, 3, 5, 8], 1)
-    alone = GraphMatern(
+    unlinked = GraphMatern(
         csc_array((N, N)), nu=2, kappa=1.0, normalisation="raw", variance=16.0
     )
     np.testing.assert_allclose(
-        alone(np.arange(N)[:, None] * 1.0), np.eye(N), atol=1e-12
+        unlinked(np.arange(N)[:, None] * 1.0), np.eye(N), atol=1e-12
     )
-    gp = RoadGP(alone, SIZES, scales=SCALES, refit=0)
-    found = SCALES.trip_variance(
+    gp = RoadGP(unlinked, SIZES, scales=SCALES, refit=0)
+    variance = SCALES.trip_variance(
         terms_of(keys), noise_parts(keys), SIZES[keys[:, 0].astype(int)]
     )
-    assert math.isclose(found, gp.total(keys)[1] ** 2, rel_tol=1e-9)
+    assert math.isclose(variance, gp.total(keys)[1] ** 2, rel_tol=1e-9)
 
 
 def test_widths_of_roads_come_before_those_of_trips() -> None:
@@ -1675,6 +1736,6 @@ def test_widths_of_roads_come_before_those_of_trips() -> None:
         gp.observe(keys, mean + np.array([4.0, -4.0]) * std.min())
     of_roads, of_trips = gp.widths()
     assert of_roads[0] > of_trips[0]
-    gp.observe(rows([3]), EXPECTED[3:4])  # a trip of one road tells of trips alone
+    gp.observe(rows([3]), EXPECTED[3:4])  # a trip of one road only informs about trips
     assert len(gp.state().array("roads_scores")) == 120
     assert len(gp.state().array("trips_scores")) == 61

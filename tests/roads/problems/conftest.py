@@ -1,4 +1,4 @@
-"""What tests of several problems share."""
+"""Fixtures for tests of several problems."""
 
 from __future__ import annotations
 

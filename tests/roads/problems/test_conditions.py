@@ -30,14 +30,14 @@ def test_features_are_of_about_unit_scale_in_the_order_named() -> None:
         now["congestion"] / 0.3,
         (now["temperature"] - 10.0) / 8.0,
     ]
-    found = conditions("load", "congestion", "temperature").columns(7)
-    np.testing.assert_allclose(found, np.stack(scaled, axis=1), rtol=1e-12)
+    columns = conditions("load", "congestion", "temperature").columns(7)
+    np.testing.assert_allclose(columns, np.stack(scaled, axis=1), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
     "names", [CONDITIONS, ("congestion",), ("temperature",), ("load",), ()]
 )
-def test_what_conditions_add_by_hand(names: tuple[str, ...]) -> None:
+def test_energy_added_by_conditions_by_hand(names: tuple[str, ...]) -> None:
     """Slower to 40 % of the limit, a stop every 200 m, 100 W per degree from 20 °C, up to 400 kg."""
     now = conditions(*CONDITIONS).at(7)
     jam = now["congestion"] if "congestion" in names else np.zeros(len(GRAPH))
@@ -50,8 +50,8 @@ def test_what_conditions_add_by_hand(names: tuple[str, ...]) -> None:
     stopping = 0.5 * mass * GRAPH.speed**2 * lost * jam * GRAPH.length / 200.0
     warming = 100.0 * degrees * GRAPH.length / speed
     moving = Vehicle(mass=mass).energy(GRAPH.length, speed, GRAPH.rise)
-    rest = Vehicle().energy(GRAPH.length, GRAPH.speed, GRAPH.rise)
-    expected = moving - rest + (stopping + warming) / 3600.0
+    baseline = Vehicle().energy(GRAPH.length, GRAPH.speed, GRAPH.rise)
+    expected = moving - baseline + (stopping + warming) / 3600.0
     np.testing.assert_allclose(
         conditions(*names).extra(7), expected, rtol=1e-9, atol=1e-9
     )
@@ -63,10 +63,10 @@ def test_conditions_are_drawn_in_this_order(step: int, wave: float) -> None:
     rng = stream(0, "conditions", step)
     jam = wave * GRAPH.speed / GRAPH.speed.max() + 0.1 * rng.standard_normal(len(GRAPH))
     temperature, load = 10.0 + 8.0 * rng.standard_normal(), 400.0 * rng.random()
-    found = conditions(*CONDITIONS).at(step)
-    np.testing.assert_allclose(found["congestion"], np.clip(jam, 0.0, 1.0), atol=1e-12)
-    np.testing.assert_allclose(found["temperature"], temperature)
-    np.testing.assert_allclose(found["load"], load)
+    drawn = conditions(*CONDITIONS).at(step)
+    np.testing.assert_allclose(drawn["congestion"], np.clip(jam, 0.0, 1.0), atol=1e-12)
+    np.testing.assert_allclose(drawn["temperature"], temperature)
+    np.testing.assert_allclose(drawn["load"], load)
 
 
 @pytest.mark.parametrize("names", [("rain",), ("load", "load")])
@@ -108,8 +108,8 @@ def test_energies_change_with_the_hour_and_drift_from_day_to_day() -> None:
             moods.append((step, added / (2.0 * rush) - fast))
     for (before, was), (after, now) in pairwise(moods):
         if after == before + 1:
-            fresh = (now - np.sqrt(1.0 - epsilon) * was) / np.sqrt(epsilon)
-            assert 0.3 * std < fresh.std() < 2.0 * std
+            innovations = (now - np.sqrt(1.0 - epsilon) * was) / np.sqrt(epsilon)
+            assert 0.3 * std < innovations.std() < 2.0 * std
     still = rush_city(day_to_day=0.0)
     first, other = (still.means(still.offer(step)) - still.energies for step in (9, 33))
     np.testing.assert_allclose(first, other, rtol=1e-9)  # the same hour of another day

@@ -1,4 +1,4 @@
-"""A fleet: who drives where and when, what a trip costs, and what is seen of it."""
+"""A fleet problem: vehicles, trips, energies and feedback."""
 
 from __future__ import annotations
 
@@ -31,8 +31,17 @@ from superarm.roads.policies.navigation import (
     route_ts,
 )
 from superarm.roads.posterior import RoadGP, noise_parts
-from superarm.roads.problems import Fleet
-from superarm.roads.problems.fleet import _Departures, road_rows
+from superarm.roads.problems import Fleet, fleet_draws
+from superarm.roads.problems.fleet import road_rows
+from superarm.roads.problems.fleet_departures import DepartureCache
+from superarm.roads.problems.fleet_draws import DrawnTrips, cached_round
+from superarm.roads.problems.fleet_vehicles import (
+    Day,
+    Factors,
+    as_driven,
+    draw_fleet,
+)
+from superarm.roads.problems.road_models import TABLE_2
 from superarm.rules import Greedy
 from superarm.testing import ProblemContract
 
@@ -84,8 +93,8 @@ class TestContract(ProblemContract):
             offer, decision, seen = seen_of(problem, step)
             noise = problem.noise(offer, np.random.default_rng(0))
             assert not noise.any()
-            again = problem.feedback(offer, decision, np.ones(len(noise)))
-            np.testing.assert_array_equal(again.rewards, seen.rewards)
+            repeated = problem.feedback(offer, decision, np.ones(len(noise)))
+            np.testing.assert_array_equal(repeated.rewards, seen.rewards)
 
     def test_nothing_beats_the_best(self) -> None:
         """There is no known best: regret is against the informed prior's route."""
@@ -112,20 +121,22 @@ def test_it_is_a_world() -> None:
 # --- offers --------------------------------------------------------------------------------
 
 
-def test_offers_say_who_drives_where() -> None:
+def test_offers_name_vehicle_and_trip() -> None:
     problem = world()
     pairs, vehicles, times = set(), set(), [0.0]
     for step in range(1, 51):
         offer, journey = problem.offer(step), problem.journey(step)
-        trip, told = trip_of(offer), problem.fleet[journey.vehicle]
+        trip, vehicle = trip_of(offer), problem.fleet[journey.vehicle]
         pairs.add((trip.start, trip.goal))
         vehicles.add(journey.vehicle)
         assert offer.time is not None
         times.append(offer.time)
         np.testing.assert_array_equal(
-            offer.arms.features, road_rows(problem.graph, told, journey.vehicle)
+            offer.arms.features, road_rows(problem.graph, vehicle, journey.vehicle)
         )
-        np.testing.assert_array_equal(trip.turn_costs, told.turn_energy(problem.graph))
+        np.testing.assert_array_equal(
+            trip.turn_costs, vehicle.turn_energy(problem.graph)
+        )
     assert len(pairs) == 5
     assert vehicles == {0, 1, 2, 3}
     assert (np.diff(times) > 0.0).all()
@@ -166,7 +177,7 @@ def test_rows_are_the_energy_model_of_the_vehicle() -> None:
     )
 
 
-def test_another_horizon_begins_alike() -> None:
+def test_longer_horizon_starts_with_the_same_rounds() -> None:
     short, long = world(horizon=10), world(horizon=40)
     for step in range(1, 11):
         one, other = short.offer(step), long.offer(step)
@@ -187,7 +198,7 @@ def test_a_new_pair_for_every_trip() -> None:
     assert len(set(pairs)) == 20
 
 
-def test_trips_have_the_length_asked_for() -> None:
+def test_trips_have_the_requested_length() -> None:
     problem = world(least_metres=400.0, most_metres=700.0, horizon=20)
     fastest = known_cost(problem.model, cost="travel_time")
     for step in range(1, 21):
@@ -195,18 +206,20 @@ def test_trips_have_the_length_asked_for() -> None:
         assert 400.0 <= problem.graph.length[route].sum() <= 700.0
 
 
-def test_vehicles_differ_as_told_and_more_untold() -> None:
-    """Logarithms of what they are told differ by ``variety``: the standard deviation of 4 · 200 normals
+def test_vehicles_differ_in_known_and_hidden_parameters() -> None:
+    """Logarithms of known parameters differ by ``variety``: the standard deviation of 4 · 200 normals
     errs by σ/√(2 · 800), five times which is allowed."""
     problem = world(vehicles=200, variety=0.2, wear=0.07, payload=100.0)
-    told = np.log(
+    log_ratios = np.log(
         [
             [v.mass - 50.0, v.air_drag, v.rolling_resistance, v.auxiliary_power - 600.0]
             for v in problem.fleet
         ]
     )
-    told -= np.log([1830.0, 0.35, 0.01, 500.0])
-    assert abs(np.sqrt(np.square(told).mean()) - 0.2) < 5.0 * 0.2 / np.sqrt(1600.0)
+    log_ratios -= np.log([1830.0, 0.35, 0.01, 500.0])
+    assert abs(np.sqrt(np.square(log_ratios).mean()) - 0.2) < 5.0 * 0.2 / np.sqrt(
+        1600.0
+    )
     off = np.log(problem._wears)
     assert abs(np.sqrt(np.square(off).mean()) - 0.07) < 5.0 * 0.07 / np.sqrt(1600.0)
     for step in range(1, 40):
@@ -237,14 +250,14 @@ def test_feedback_metric_and_value_are_one_energy(seen: str) -> None:
     for step in range(1, 11):
         for route in (None, other_route(problem, problem.offer(step), step)):
             offer, decision, feedback = seen_of(problem, step, route)
-            told, positions = (
+            vehicle, positions = (
                 problem.fleet[problem.journey(step).vehicle],
                 decision.positions,
             )
             turn_costs = trip_of(offer).turn_costs
             assert turn_costs is not None
             turns = turn_costs[problem.graph.turn_numbers(positions)].sum()
-            height = told.potential(problem.graph.rise[positions].sum())
+            height = vehicle.potential(problem.graph.rise[positions].sum())
             energy = problem.value(offer, decision)
             assert feedback.rewards.sum() + turns + height == pytest.approx(
                 energy, abs=1e-9
@@ -257,7 +270,7 @@ def test_feedback_metric_and_value_are_one_energy(seen: str) -> None:
                 assert feedback.rewards.shape == (1,)
 
 
-def test_edges_and_trips_tell_of_the_same_drive() -> None:
+def test_edge_and_trip_feedback_describe_the_same_drive() -> None:
     for step in range(1, 6):
         of_edges, of_trip = (
             seen_of(world(seen=seen), step)[2] for seen in ("edges", "trips")
@@ -265,7 +278,7 @@ def test_edges_and_trips_tell_of_the_same_drive() -> None:
         assert of_trip.rewards[0] == pytest.approx(of_edges.rewards.sum(), abs=1e-9)
 
 
-def test_what_is_stored_in_height_is_the_same_for_every_route() -> None:
+def test_potential_energy_does_not_depend_on_the_route() -> None:
     problem = world()
     for step in range(1, 6):
         offer = problem.offer(step)
@@ -280,16 +293,18 @@ def test_a_forecast_is_of_what_will_be_seen(monkeypatch: pytest.MonkeyPatch) -> 
     """Where the model is right but for 1 Wh an edge, residuals are that, and nothing else."""
     nothing = RoadScales(near=1e-4, own=1e-4, share=1e-4, noise=1e-4, noise_per_time=1e-4,
                          noise_per_stop=1e-4)  # fmt: skip
-    monkeypatch.setattr("superarm.roads.problems.fleet.RoadScales", lambda: nothing)
+    for module in ("fleet_model", "fleet_draws"):
+        name = f"superarm.roads.problems.{module}.RoadScales"
+        monkeypatch.setattr(name, lambda: nothing)
     problem = world(wear=0.0, payload=0.0, weather=0.0, variety=0.3)
     policy = route_greedy(problem.model, spread="none")
     for step in range(1, 9):
         offer, decision, feedback = seen_of(problem, step)
         forecast = policy.forecast(offer, decision.positions)
-        each = offer.arms.features[decision.positions, 6]
+        offsets = offer.arms.features[decision.positions, 6]
         # Six standard deviations of near, own, share·size and noise, sizes up to some 100 Wh.
         np.testing.assert_allclose(
-            feedback.rewards, forecast.mean + each, atol=6e-4 * 100.0
+            feedback.rewards, forecast.mean + offsets, atol=6e-4 * 100.0
         )
 
 
@@ -301,14 +316,12 @@ def test_drawn_trips_have_the_noise_of_the_model(
     problem = world(
         wear=0.0, payload=0.0, weather=0.0, vehicles=3, variety=0.5, horizon=400
     )
-    monkeypatch.setattr(
-        type(problem), "_drawn_roads", np.zeros(len(problem.graph)), raising=False
-    )
+    monkeypatch.setattr(DrawnTrips, "roads", np.zeros(len(problem.graph)))
     scores = []
     for step in range(1, 401):
         offer, decision, feedback = seen_of(problem, step)
         keys = offer.arms.features[decision.positions]
-        variance = noise_parts(keys)[:, :3] @ np.square(RoadScales().of_noise[:3])
+        variance = noise_parts(keys)[:, :3] @ np.square(RoadScales().noise_scales[:3])
         scores.append((feedback.rewards - keys[:, 1]) / np.sqrt(variance))
     every = np.concatenate(scores)
     assert abs(np.square(every).mean() - 1.0) < 5.0 * np.sqrt(2.0 / len(every))
@@ -353,7 +366,7 @@ def test_feedback_is_as_late_as_the_trip_takes(late: float, seen: str) -> None:
     assert seen_of(world(seen=seen), 1)[2].delays is None
 
 
-def test_a_late_fleet_decides_before_it_knows() -> None:
+def test_late_fleet_decides_before_feedback() -> None:
     problem = world(late=200.0, seen="trips", horizon=20)
     policy = route_greedy(problem.model, spread="none")
     waiting = []
@@ -377,7 +390,7 @@ def test_a_late_fleet_decides_before_it_knows() -> None:
 
 
 @pytest.mark.slow
-def test_whole_trips_come_whole() -> None:
+def test_trip_feedback_arrives_as_one_total() -> None:
     """Delays that a run adds must be one for the trip; of single edges each may have its own."""
     for seen, together in (
         ("trips", True),
@@ -438,7 +451,7 @@ def test_priors_and_known_costs_count_turns() -> None:
     for step in range(1, 6):
         offer = problem.offer(step)
         routes = [other_route(problem, offer, seed) for seed in range(5)]
-        told = problem.fleet[problem.journey(step).vehicle]
+        own_vehicle = problem.fleet[problem.journey(step).vehicle]
         totals = {
             "length": (graph.length, graph.turn_length),
             "travel_time": (graph.travel_time, graph.turn_seconds),
@@ -456,7 +469,7 @@ def test_priors_and_known_costs_count_turns() -> None:
             assert sums[0] <= min(sums) + 1e-9
         for policy, vehicle in (
             (prior(model, spread="none"), Vehicle()),
-            (informed(model), told),
+            (informed(model), own_vehicle),
         ):
             best = policy.decide(offer, np.random.default_rng(0)).positions
             edges = vehicle.energy(
@@ -494,7 +507,7 @@ def test_learning_pays_where_there_is_something_to_learn() -> None:
 
 
 @pytest.mark.slow
-def test_runs_are_the_same_again_and_by_copies() -> None:
+def test_runs_are_reproducible_and_copies_agree() -> None:
     def run(problem: Fleet) -> Any:
         policy: IndexPolicy = route_ts(problem.model, mode="joint", spread="none")
         return simulate(problem, {"ts": policy}, rounds=15, seed=3)["ts"]
@@ -505,11 +518,11 @@ def test_runs_are_the_same_again_and_by_copies() -> None:
         copy.deepcopy(world(late=100.0)),
         pickle.loads(pickle.dumps(world(late=100.0))),
     ):
-        again = run(problem)
-        assert again.choices is not None
-        np.testing.assert_array_equal(again.choices, first.choices)
+        repeated = run(problem)
+        assert repeated.choices is not None
+        np.testing.assert_array_equal(repeated.choices, first.choices)
         np.testing.assert_array_equal(
-            again.series["true_energy"], first.series["true_energy"]
+            repeated.series["true_energy"], first.series["true_energy"]
         )
 
 
@@ -546,7 +559,7 @@ def test_runs_are_the_same_again_and_by_copies() -> None:
     ],
     ids=str,
 )
-def test_parameters_that_make_no_sense(bad: dict[str, Any]) -> None:
+def test_invalid_parameters_are_rejected(bad: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         world(**bad)
 
@@ -587,14 +600,14 @@ def test_driven_trips_are_one_energy_too(net: Path, options: dict[str, Any]) -> 
     graph = problem.graph
     for step in (1, 2):
         offer, decision, feedback = seen_of(problem, step)
-        told, positions = (
+        vehicle, positions = (
             problem.fleet[problem.journey(step).vehicle],
             decision.positions,
         )
         turn_costs = trip_of(offer).turn_costs
         assert turn_costs is not None
         turns = turn_costs[graph.turn_numbers(positions)].sum()
-        height = told.potential(graph.rise[positions].sum())
+        height = vehicle.potential(graph.rise[positions].sum())
         metrics = problem.metrics(offer, decision, feedback)
         assert feedback.rewards.sum() + turns + height == pytest.approx(
             metrics["true_energy"], abs=1e-9
@@ -606,19 +619,19 @@ def test_driven_trips_are_one_energy_too(net: Path, options: dict[str, Any]) -> 
 
 
 def test_the_vehicle_of_the_day_is_driven(net: Path) -> None:
-    """On empty roads a drive is the same whoever drives; what it costs is the vehicle's."""
+    """On empty roads a drive is the same for all vehicles; its energy is not."""
     problem = driving(net, payload=0.0, wear=0.0, weather=0.0, variety=0.4)
     route = problem.informed_route(problem.offer(1))
-    found = {}
+    totals = {}
     for step in range(1, 11):
         journey = problem.journey(step)
-        found[journey.vehicle, journey.moment] = problem.energies(step, route).sum()
-    assert len(set(found.values())) == len(found)
-    again = driving(net, payload=0.0, wear=0.0, weather=0.0, variety=0.4)
-    assert again.energies(1, route).sum() == problem.energies(1, route).sum()
+        totals[journey.vehicle, journey.moment] = problem.energies(step, route).sum()
+    assert len(set(totals.values())) == len(totals)
+    rebuilt = driving(net, payload=0.0, wear=0.0, weather=0.0, variety=0.4)
+    assert rebuilt.energies(1, route).sum() == problem.energies(1, route).sum()
 
 
-def test_drives_are_kept_in_a_file(net: Path, tmp_path: Path) -> None:
+def test_drives_are_cached_in_a_file(net: Path, tmp_path: Path) -> None:
     cache = str(tmp_path / "drives.sqlite")
     expected = seen_of(driving(net), 1)[2].rewards
     for _ in range(2):
@@ -690,14 +703,71 @@ def test_from_an_openstreetmap_extract_with_heights_of_tiles(
 def test_cached_vehicles_are_bounded_by_their_bytes() -> None:
     problem = world()
     graph = problem.graph
-    one = _Departures(10**9).of(graph, problem.fleet[0], 0)
-    kept = _Departures(3 * one.bytes)
-    first = kept.of(graph, problem.fleet[0], 0)
+    one = DepartureCache(10**9).get(graph, problem.fleet[0], 0)
+    cache = DepartureCache(3 * one.bytes)
+    first = cache.get(graph, problem.fleet[0], 0)
     for number in range(1, 40):
-        kept.of(graph, problem.fleet[0], number)
-        assert kept.of(graph, problem.fleet[0], 0) is first  # used last, so it stays
-    assert len(kept._known) == 3
-    assert kept._bytes == 3 * one.bytes
+        cache.get(graph, problem.fleet[0], number)
+        assert cache.get(graph, problem.fleet[0], 0) is first  # used last, so it stays
+    assert len(cache._departures) == 3
+    assert cache._bytes == 3 * one.bytes
     np.testing.assert_array_equal(
         first.arms.features, road_rows(graph, problem.fleet[0], 0)
     )
+
+
+def test_a_vehicle_larger_than_the_cache_is_cached_alone() -> None:
+    problem = world()
+    cache = DepartureCache(1)
+    first = cache.get(problem.graph, problem.fleet[0], 0)
+    assert cache.get(problem.graph, problem.fleet[0], 0) is first
+
+
+def test_heating_and_cooling_take_power_and_give_none() -> None:
+    """60 W for each degree from 20 °C, of which ten are part of what the fleet expects."""
+    vehicle = replace(TABLE_2, auxiliary_power=100.0)
+    as_new = Factors(mass=1.0, drag=1.0, rolling=1.0, power=1.0)
+    for temperature, power in ((40.0, 700.0), (20.0, 0.0), (0.0, 700.0)):
+        day = Day(load=0.0, temperature=temperature)
+        driven = as_driven(vehicle, as_new, day, payload=0.0)
+        assert driven.auxiliary_power == pytest.approx(power)
+
+
+def test_half_of_the_payload_is_part_of_the_mass() -> None:
+    (vehicle,) = draw_fleet(0, 1, variety=0.0, payload=100.0)
+    assert vehicle.mass == TABLE_2.mass + 50.0
+
+
+def test_roads_are_drawn_with_the_scales_of_the_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the part that roads share is 0, and each one's own part is one deviation."""
+
+    class Normals:
+        def __init__(self) -> None:
+            self.values = [0.0, 1.0]
+
+        def standard_normal(self, count: int) -> Any:
+            return np.full(count, self.values.pop(0))
+
+    monkeypatch.setattr(fleet_draws, "stream", lambda *key: Normals())
+    problem = world()
+    scales, sizes = RoadScales(), problem.model.sizes
+    roads = DrawnTrips(0, problem.graph, problem.model).roads
+    own = np.sqrt(scales.own**2 + np.square(scales.share * sizes))
+    np.testing.assert_allclose(roads, 1.0 + own)
+
+
+def test_only_the_latest_round_is_cached() -> None:
+    cache: dict[int, int] = {}
+    for step in (1, 2, 2, 1):
+        assert cached_round(cache, step, lambda step: 10 * step) == 10 * step
+        assert list(cache) == [step]
+
+
+def test_the_model_has_a_kernel_of_variance_one_and_the_noise_of_its_scales() -> None:
+    """The variance is estimated from ten draws, to a few per cent."""
+    model = world().model
+    arms = np.arange(len(model.sizes), dtype=np.float64)[:, None]
+    assert model.kernel.diag(arms).mean() == pytest.approx(1.0, rel=0.2)
+    assert model.noise_variance == pytest.approx(RoadScales().noise ** 2)

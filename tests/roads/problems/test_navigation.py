@@ -1,4 +1,4 @@
-"""The navigation problem: what it tells, what it measures, and routes against slow searches."""
+"""The navigation problem: its model, its metrics, and routes against slow searches."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def cheapest(graph, weights, trip) -> list[int]:
 
 
 def bellman_ford(graph, energies, start: int, goal: int) -> float:
-    """The least energy of a route, by an algorithm that knows no potentials."""
+    """The least energy of a route, by an algorithm without potentials."""
     nx = pytest.importorskip("networkx", reason="networkx is not installed")
     digraph = nx.DiGraph()
     digraph.add_weighted_edges_from(
@@ -146,7 +146,7 @@ def test_the_truth_is_a_draw_from_the_prior() -> None:
     assert len(set(squares)) == 3
 
 
-def test_metrics_are_what_they_say() -> None:
+def test_metrics_match_their_definitions() -> None:
     world = city()
     policies = {"gp-ts": route_ts(world.model), "prior": prior(world.model)}
     played = simulate(world, policies, rounds=10, seed=0)
@@ -261,33 +261,35 @@ def test_a_round_without_a_route_can_be_waited_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lengthscale", "told", "normalisation"),
+    ("lengthscale", "assumed", "normalisation"),
     [(0.5, None, "mean"), (0.5, 2.0, "unit"), (1.0, None, "unit"), (1.0, 2.0, "mean")],
 )
 def test_the_truth_is_a_draw_with_its_own_lengthscale(
-    lengthscale: float, told, normalisation
+    lengthscale: float, assumed, normalisation
 ) -> None:
-    """f − mean = root z with K = root rootᵀ: so (f − mean)ᵀK⁻¹(f − mean) is zᵀz, for this K alone."""
+    """f − mean = root z with K = root rootᵀ: so (f − mean)ᵀK⁻¹(f − mean) is zᵀz, only for this K."""
     world = city(
         seed=3,
         lengthscale=lengthscale,
-        model_lengthscale=told,
+        model_lengthscale=assumed,
         normalisation=normalisation,
     )
     graph, kind = world.roads.graph, {"normalisation": normalisation}
     variance = (0.25 * np.std(world.model.energies)) ** 2
     arms = world.offer(1).arms.features
-    rest = world.energies - world.model.energies
+    residual = world.energies - world.model.energies
     normals = stream(3, "truth", 0).standard_normal(len(arms))
     K = road_kernel(graph, variance, lengthscale=lengthscale, **kind)(arms)
-    assert rest @ np.linalg.solve(K, rest) == pytest.approx(normals @ normals, rel=1e-9)
-    known = road_kernel(graph, variance, lengthscale=told or lengthscale, **kind)
+    assert residual @ np.linalg.solve(K, residual) == pytest.approx(
+        normals @ normals, rel=1e-9
+    )
+    known = road_kernel(graph, variance, lengthscale=assumed or lengthscale, **kind)
     np.testing.assert_allclose(
         world.model.kernel(arms[:9], arms), known(arms[:9], arms), rtol=1e-12
     )
 
 
-def test_truth_and_model_have_feature_kernels_of_their_own() -> None:
+def test_truth_and_model_have_separate_feature_kernels() -> None:
     true = {
         "graph_lengthscales": (0.5, 1.0, 2.0),
         "feature_lengthscales": 3.0,
@@ -297,11 +299,13 @@ def test_truth_and_model_have_feature_kernels_of_their_own() -> None:
     world = city(seed=3, **true, **believed)
     variance = (0.25 * np.std(world.model.energies)) ** 2
     arms = world.offer(1).arms.features
-    rest = world.energies - world.model.energies
+    residual = world.energies - world.model.energies
     normals = stream(3, "truth", 0).standard_normal(len(arms))
     features = FeatureKernels(near=(0.5, 1.0, 2.0), alone=3.0, share=0.3)
     K = road_kernel(world.graph, variance, features=features)(arms)
-    assert rest @ np.linalg.solve(K, rest) == pytest.approx(normals @ normals, rel=1e-9)
+    assert residual @ np.linalg.solve(K, residual) == pytest.approx(
+        normals @ normals, rel=1e-9
+    )
     known = road_kernel(
         world.graph, variance, features=FeatureKernels(near=0.7, alone=3.0, share=0.6)
     )
@@ -376,7 +380,7 @@ def test_the_settings_of_the_paper_are_the_defaults() -> None:
 
 
 def test_the_truth_has_its_own_lengthscale() -> None:
-    """A model that is told another one changes nothing about the world."""
+    """A model with another lengthscale does not change the truth."""
     truth = city(lengthscale=3.0).energies
     np.testing.assert_array_equal(
         city(lengthscale=3.0, model_lengthscale=0.3).energies, truth
@@ -385,7 +389,8 @@ def test_the_truth_has_its_own_lengthscale() -> None:
     # Longer lengthscales make roads that are alike deviate alike.
     world = city(lengthscale=3.0, model_lengthscale=0.3)
     near, far = (
-        road_kernel(world.roads.graph, 1.0, lengthscale=each) for each in (0.3, 3.0)
+        road_kernel(world.roads.graph, 1.0, lengthscale=lengthscale)
+        for lengthscale in (0.3, 3.0)
     )
     rows = world.model.arms[:2]
     assert world.model.kernel(rows)[0, 1] / world.model.kernel(rows)[
@@ -397,7 +402,7 @@ def test_the_truth_has_its_own_lengthscale() -> None:
 # --- changing the route costs --------------------------------------------------------------------
 
 
-def test_what_is_newly_entered_is_charged() -> None:
+def test_newly_entered_edges_are_charged() -> None:
     """Two routes by hand: value, metrics and the benchmark, per edge and per metre."""
     free, per_edge = city(), city(switch_cost=5.0)
     per_metre = city(switch_cost=0.25, switch_per="metre")
@@ -421,18 +426,20 @@ def test_what_is_newly_entered_is_charged() -> None:
             plain = free.value(free.offer(2), decision)
             assert world.value(first, decision) == plain, "the first route is free"
             assert world.value(offer, decision) == pytest.approx(plain + charged)
-            told = world.metrics(
+            metrics = world.metrics(
                 offer, decision, world.feedback(offer, decision, np.zeros(len(length)))
             )
-            assert told["switching_cost"] == pytest.approx(charged)
-            assert told["total_cost"] == pytest.approx(told["true_energy"] + charged)
-            assert (told["route_changes"], told["new_edges"]) == (
+            assert metrics["switching_cost"] == pytest.approx(charged)
+            assert metrics["total_cost"] == pytest.approx(
+                metrics["true_energy"] + charged
+            )
+            assert (metrics["route_changes"], metrics["new_edges"]) == (
                 (name == "go"),
                 len(new) * (name == "go"),
             )
             assert world.metrics(first, decision, NOTHING)["route_changes"] == 0.0
         assert world.best(offer) == free.best(offer), "the benchmark pays nothing"
-        assert set(told) <= set(world.measures)
+        assert set(metrics) <= set(world.measures)
     assert "switching_cost" not in free.metrics(
         free.offer(2), decisions["stay"], NOTHING
     )
@@ -508,8 +515,10 @@ def test_penalised_policies_count_the_cost_after_rectifying(
         assert decision.positions.tolist() == world.cheapest(costs)
         assert decision.desirability is not None
         np.testing.assert_allclose(-decision.desirability, costs[decision.positions])
-        again = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
-        assert again.decide(offer, np.random.default_rng(1)).action == decision.action
+        restored = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
+        assert (
+            restored.decide(offer, np.random.default_rng(1)).action == decision.action
+        )
 
 
 def test_a_penalty_needs_a_cost_to_count() -> None:
@@ -520,8 +529,8 @@ def test_a_penalty_needs_a_cost_to_count() -> None:
     assert route_ts(city(switch_cost=1.0).model).switching is None
 
 
-def test_a_penalty_keeps_routes() -> None:
-    """What it must do: with a cost above any route's energy, the first route is kept for good."""
+def test_large_penalty_keeps_the_first_route() -> None:
+    """With a cost above any route's energy, the policy never leaves the first route."""
     world = city(switch_cost=1e6, horizon=20)
     policies = {
         "plain": route_ts(world.model),

@@ -1,4 +1,4 @@
-"""Which roads a problem is about: caches that notice changes, values that are refused."""
+"""Roads of a problem: caches that detect changes, and rejected values."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def write_loop(folder: Path, edges: int) -> None:
         (folder / f"{name}.csv").write_text("\n".join(lines), encoding="utf-8")
 
 
-def test_roads_are_read_again_when_their_file_changes(tmp_path: Path) -> None:
+def test_roads_are_reread_when_their_file_changes(tmp_path: Path) -> None:
     write_loop(tmp_path, 5)
     first = load_roads(str(tmp_path))
     assert load_roads(str(tmp_path)) is first
@@ -65,7 +65,7 @@ def test_roads_are_read_again_when_their_file_changes(tmp_path: Path) -> None:
         ({"network": "a" * 5000}, "there is no network"),
     ],
 )
-def test_what_is_no_network_is_refused(options: dict[str, Any], words: str) -> None:
+def test_invalid_networks_are_rejected(options: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         load_roads(**options)
 
@@ -77,7 +77,7 @@ def test_scales_that_can_not_be_squared_are_refused(name: str, value: float) -> 
         road_model(GRAPH, Vehicle(), horizon=1, **{name: value})
 
 
-def test_a_spec_tells_models_apart() -> None:
+def test_spec_distinguishes_models() -> None:
     def fingerprint(
         vehicle: Vehicle | None = None, graph: Any = GRAPH, **options: Any
     ) -> str:
@@ -120,7 +120,7 @@ def test_conditions_add_a_kernel_over_features_and_every_condition() -> None:
     )
 
 
-def test_the_kernel_is_half_graph_and_features_and_half_features_alone() -> None:
+def test_kernel_is_half_graph_times_features_and_half_features() -> None:
     kernel = road_kernel(GRAPH, 4.0, lengthscale=1.0)
     features = np.column_stack([np.arange(len(GRAPH)), GRAPH.features])[:40]
     K = kernel(features)
@@ -135,7 +135,7 @@ def test_the_kernel_is_half_graph_and_features_and_half_features_alone() -> None
     np.testing.assert_allclose(K, 2.0 * k_G * k_f + 2.0 * k_f, atol=1e-9)
 
 
-# --- k_f and k′_f with scales of their own ------------------------------------------------------
+# --- k_f and k′_f with separate scales ----------------------------------------------------------
 
 
 def matern_by_equation_135(X: Any, Y: Any, lengthscales: Any) -> Any:
@@ -171,7 +171,7 @@ def graph_matern_by_equation_134(graph: Any) -> Any:
     ],
 )
 def test_the_kernel_of_section_4_1(near: Any, alone: Any, share: float) -> None:
-    """k_G·k_f + k′_f, each feature kernel with lengthscales and an outputscale of its own."""
+    """k_G·k_f + k′_f, each feature kernel with its own lengthscales and outputscale."""
     variance, common = 7.0, 1.3
     features = as_feature_kernels(near, alone, share)
     kernel = road_kernel(GRAPH, variance, lengthscale=common, features=features)

@@ -1,4 +1,4 @@
-"""Navigation by driving in SUMO: the world's contract, what it charges, and what it refuses."""
+"""Navigation by driving in SUMO: the problem's contract, energies and rejected input."""
 
 import copy
 import pickle
@@ -19,7 +19,7 @@ from superarm.core.errors import (
 from superarm.models.worlds import World
 from superarm.roads.energy import Vehicle
 from superarm.roads.networks import read_network
-from superarm.roads.problems import road_models
+from superarm.roads.problems import road_loading
 from superarm.roads.problems.sumo import SumoNavigation
 from superarm.testing import ProblemContract
 
@@ -59,10 +59,10 @@ def network(tmp_path_factory):
     return str(folder / "grid.net.xml")
 
 
-def build(network, /, **given):
+def build(network, /, **options):
     ends = {"start": "0.0to1.0", "goal": "4.3to4.4"}
     return SumoNavigation(
-        **({"seed": 3, "horizon": 50, "network": network} | ends | given)
+        **({"seed": 3, "horizon": 50, "network": network} | ends | options)
     )
 
 
@@ -71,11 +71,11 @@ def along(offer, route):
 
 
 @pytest.mark.parametrize(
-    "again", [copy.deepcopy, lambda part: pickle.loads(pickle.dumps(part))]
+    "duplicate", [copy.deepcopy, lambda part: pickle.loads(pickle.dumps(part))]
 )
-def test_it_can_be_copied_and_pickled(network, again):
+def test_sumo_problem_can_be_copied_and_pickled(network, duplicate):
     world = build(network)
-    other = again(world)
+    other = duplicate(world)
     offer, quiet = world.offer(2), np.zeros(len(world.graph))
     decision = along(offer, world.reference)
     np.testing.assert_array_equal(
@@ -114,7 +114,7 @@ def test_it_is_a_world(network):
         problem.means(problem.offer(1))
 
 
-def test_a_route_is_charged_what_it_cost(network):
+def test_route_is_charged_its_energy(network):
     problem = build(network, motion="spent")
     offer = problem.offer(1)
     route = np.array(problem.reference)
@@ -139,7 +139,7 @@ def test_a_route_is_charged_what_it_cost(network):
     )
 
 
-def test_feedback_leaves_out_what_is_stored_in_motion(network):
+def test_feedback_excludes_kinetic_energy(network):
     """Of the reduced costs hardly any is negative then, and the battery gives the same."""
     lost, spent = build(network), build(network, motion="spent")
     offer = lost.offer(1)
@@ -162,9 +162,9 @@ def test_feedback_leaves_out_what_is_stored_in_motion(network):
     assert abs(net.sum() - gross.sum()) < kinetic
 
 
-def test_heights_may_come_from_tiles_or_be_left_out(network, monkeypatch):
+def test_heights_may_come_from_tiles_or_be_omitted(network, monkeypatch):
     """Level roads cost no more than rolling and air; the hills of a tile replace the file's own."""
-    monkeypatch.setattr(road_models, "read_network", _raised)
+    monkeypatch.setattr(road_loading, "read_network", _raised)
     hilly, flat, tiled = (
         build(network),
         build(network, flat=True),
@@ -196,7 +196,7 @@ def _raised(path, *, elevation, flat):
     return replace(roads, junctions=roads.junctions * (1.0, 1.0, 3.0))
 
 
-def test_drives_are_kept_in_a_file(network, tmp_path):
+def test_drives_are_cached_in_a_file(network, tmp_path):
     file = tmp_path / "drives.sqlite"
     one = build(network, cache=str(file))
     value = one.best(one.offer(1)).value
@@ -205,7 +205,7 @@ def test_drives_are_kept_in_a_file(network, tmp_path):
 
 
 def test_an_openstreetmap_extract_is_driven_on(tmp_path, monkeypatch, write_map):
-    """It is converted once, kept in the user's cache, and gives the roads that reading it gives."""
+    """It is converted once, cached for the user, and equals the network read directly."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     ends = {"start": "10#0", "goal": "10#1", "seed": 0, "horizon": 5}
     hills = {1: 200, 2: 210, 3: 190, 4: 230}
@@ -216,11 +216,11 @@ def test_an_openstreetmap_extract_is_driven_on(tmp_path, monkeypatch, write_map)
     assert np.ptp(roads.junctions[:, 2]) == 20.0  # node 4 is a bend, no junction
     np.testing.assert_array_equal(problem.graph.network.junctions, roads.junctions)
     assert problem.best(problem.offer(1)).value > 0.0
-    (kept,) = (tmp_path / "cache").rglob("*.net.xml")
-    assert kept.name == "town.net.xml"
-    before = kept.stat().st_mtime_ns
+    (cached,) = (tmp_path / "cache").rglob("*.net.xml")
+    assert cached.name == "town.net.xml"
+    before = cached.stat().st_mtime_ns
     SumoNavigation(network=file, **ends)
-    assert kept.stat().st_mtime_ns == before
+    assert cached.stat().st_mtime_ns == before
     some = write_map(tmp_path / "some.osm", {1: 200})
     with pytest.raises(InputError, match=r"1 of 4 road nodes .*--flat"):
         SumoNavigation(network=some, **ends)
@@ -267,7 +267,7 @@ def test_a_heavier_vehicle_with_heating_costs_more(network):
         {"rolling_resistance": 0.02},
     ):
         problem = build(network, **other)
-        assert problem.reference == empty.reference  # the prior does not know
+        assert problem.reference == empty.reference  # unknown to the prior
         assert problem.best(problem.offer(1)).value > base
         assert next(iter(other)) in problem.interpretations["vehicle"]
 
@@ -310,9 +310,9 @@ def test_a_stranded_trip_is_charged_eq_8_for_the_rest(network):
         completed=3,
     )
     object.__setattr__(problem, "_drive", lambda route, moment: stuck)
-    graph, rest = problem.graph, route[3:]
+    graph, remaining = problem.graph, route[3:]
     model = Vehicle(mass=2000.0).energy(
-        graph.length[rest], graph.speed[rest], graph.rise[rest]
+        graph.length[remaining], graph.speed[remaining], graph.rise[remaining]
     )
     own = Vehicle(mass=2000.0)
     charged = (known.energies(own) - known.stored(own))[:3].sum() + model.sum()
@@ -323,7 +323,7 @@ def test_a_stranded_trip_is_charged_eq_8_for_the_rest(network):
 
 
 @pytest.mark.parametrize(
-    ("bad", "error", "says"),
+    ("bad", "error", "message"),
     [
         ({"start": "nowhere"}, UnknownArmError, "nowhere"),
         ({"goal": None}, InputError, "both start and goal"),
@@ -342,8 +342,8 @@ def test_a_stranded_trip_is_charged_eq_8_for_the_rest(network):
     ],
     ids=str,
 )
-def test_bad_parameters(network, bad, error, says):
-    with pytest.raises(error, match=says):
+def test_bad_parameters(network, bad, error, message):
+    with pytest.raises(error, match=message):
         build(network, **bad)
 
 

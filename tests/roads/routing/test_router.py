@@ -1,4 +1,4 @@
-"""Routes for users of the library: networks in memory, what is minimised, and lines on a map."""
+"""Routes for users of the library: networks in memory, objectives, and lines on a map."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def least(graph: LineGraph, costs: Floats, turn_costs: Any, starts: Any) -> Floa
 
 @pytest.mark.parametrize("routing", ["potential", "rectified"])
 @pytest.mark.parametrize("energy", [-60.0, 40.0])
-def test_what_is_minimised(city: RoadNetwork, routing: Any, energy: float) -> None:
+def test_minimised_objective(city: RoadNetwork, routing: Any, energy: float) -> None:
     """max(0, m − Δh), or E[max(0, N(m, ς²))]; and the edges where that is not m are counted."""
     policy = learned(city, energy)
     answer = find_route(city, *ENDS, state=policy.state(), routing=routing)
@@ -104,7 +104,7 @@ def test_what_is_minimised(city: RoadNetwork, routing: Any, energy: float) -> No
     assert answer.best.energy == pytest.approx(mean[answer.best.edges].sum())
 
 
-def test_the_energy_model_is_never_cut(city: RoadNetwork) -> None:
+def test_energy_model_is_never_clipped(city: RoadNetwork) -> None:
     """So that its route is the cheapest itself, though some energies are below zero."""
     answer = find_route(city, *ENDS)
     graph = answer.graph
@@ -144,7 +144,7 @@ def test_states_in_memory(city: RoadNetwork, posterior: Any) -> None:
         ("finite", "change-detecting"),
     ],
 )
-def test_a_state_that_forgets_is_asked_about_its_next_round(
+def test_forgetting_state_predicts_its_next_round(
     city: RoadNetwork, posterior: Any, wrapper: Any
 ) -> None:
     """As the policy itself would be; step 1 is long ago, or in a block that was forgotten."""
@@ -175,29 +175,29 @@ def test_a_state_that_forgets_is_asked_about_its_next_round(
         assert np.abs(past - expected).max() > 1.0
 
 
-def test_a_state_knows_its_vehicle_and_its_turns(city: RoadNetwork) -> None:
+def test_state_restores_its_vehicle_and_turns(city: RoadNetwork) -> None:
     graph, heavy = city.line_graph(uturns=False), Vehicle(mass=3000.0)
     model = road_model(graph, heavy, horizon=1, lengthscale=2.0, noise_scale=0.3)
     state = route_greedy(model).state()
     answer = find_route(city, *ENDS, state=state)
     settings = {"uturns": False, "mass": 3000.0}
-    alone = find_route(city, *ENDS, settings=settings)
+    direct = find_route(city, *ENDS, settings=settings)
     energies = heavy.energy(
         graph.length, graph.speed, graph.rise
     )  # as learned: without the turns
     assert answer.best.energy == pytest.approx(cheapest(answer, energies))
-    assert alone.best.energy == pytest.approx(
-        cheapest(alone, energies, heavy.turn_energy(graph))
+    assert direct.best.energy == pytest.approx(
+        cheapest(direct, energies, heavy.turn_energy(graph))
     )
     light = find_route(city, *ENDS, settings={"uturns": False})
     assert (
-        light.best.spread < 0.9 * alone.best.spread
+        light.best.spread < 0.9 * direct.best.spread
     )  # roads and vehicles count by mass
     with pytest.raises(StateError, match="length is float64 of shape"):
         find_route(city, *ENDS, state=state, settings={"uturns": True})
 
 
-def test_states_that_know_no_roads(city: RoadNetwork) -> None:
+def test_states_without_roads_are_rejected(city: RoadNetwork) -> None:
     model = road_model(city.line_graph(), Vehicle(), horizon=1)
     for state in (known_cost(model, cost="length").state(), of_other_arms()):
         with pytest.raises(
@@ -217,13 +217,13 @@ def of_other_arms() -> Any:
     return IndexPolicy(posterior=posterior, rule=Greedy(), oracle=TopK()).state()
 
 
-def test_a_flat_network_says_so(city: RoadNetwork) -> None:
+def test_flat_network_is_reported(city: RoadNetwork) -> None:
     level = replace(city, junctions=city.junctions * [1.0, 1.0, 0.0])
     assert find_route(level, *ENDS).flat
     assert not find_route(city, *ENDS).flat
 
 
-def test_odd_values_are_refused_with_what_to_give(city: RoadNetwork) -> None:
+def test_invalid_values_are_rejected_with_advice(city: RoadNetwork) -> None:
     router = Router(city)
     ends = router.graph.ids[0], router.graph.ids[9]
     for closed in ("-00_10", 5, None):
@@ -236,7 +236,7 @@ def test_odd_values_are_refused_with_what_to_give(city: RoadNetwork) -> None:
         router.route(None, ends[1])  # type: ignore[arg-type]
 
 
-def test_what_is_refused(city: RoadNetwork) -> None:
+def test_invalid_input_is_rejected(city: RoadNetwork) -> None:
     with pytest.raises(UnknownArmError, match="no edge 'r1000000'"):
         find_route(city, "r1000000", "r20")
     with pytest.raises(SpecError, match="did you mean 'mass'"):
@@ -259,7 +259,7 @@ def line_of(answer: RouteAnswer) -> Floats:
 
 @pytest.mark.parametrize(("zone", "south"), [(32, False), (31, False), (19, True)])
 def test_lines_follow_shapes_in_utm(city: RoadNetwork, zone: int, south: bool) -> None:
-    """Also in the zone beside its own, and south of the equator."""
+    """Also in the neighbouring zone, and south of the equator."""
     offset = np.array([820_000.0 if zone == 31 else 300_000.0, 5_400_000.0])
     lon_lat = from_utm(city.junctions[:, :2] + offset, zone, south=south)
     begin, end = city.junctions[city.tail, :2], city.junctions[city.head, :2]
@@ -268,13 +268,13 @@ def test_lines_follow_shapes_in_utm(city: RoadNetwork, zone: int, south: bool) -
     metres = np.concatenate(
         [shapes[edge] for edge in answer.graph.edges[answer.best.edges]]
     )
-    whole = np.round(from_utm(metres + offset, zone, south=south), 7)
-    kept = [0, *(1 + np.flatnonzero(np.diff(whole, axis=0).any(axis=1)))]
-    np.testing.assert_allclose(line_of(answer), whole[kept], atol=2e-7)
+    line = np.round(from_utm(metres + offset, zone, south=south), 7)
+    distinct = [0, *(1 + np.flatnonzero(np.diff(line, axis=0).any(axis=1)))]
+    np.testing.assert_allclose(line_of(answer), line[distinct], atol=2e-7)
 
 
 def test_elsewhere_lines_go_from_junction_to_junction(city: RoadNetwork) -> None:
-    """In no projection that we know, or without shapes."""
+    """In an unknown projection, or without shapes."""
     stretched = city.junctions[:, :2] / 70_000.0 + [6.0, 49.0]
     for network in (
         replace(city, lon_lat=stretched),
@@ -321,23 +321,23 @@ def test_a_damaged_state_is_refused_and_not_a_crash(
         )
 
 
-# --- a router, asked again and again -------------------------------------------------------
+# --- a router with many queries ------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def placed() -> RoadNetwork:
     """A city on Earth, with names."""
-    made = generate_city(edges=900, seed=4)
-    lon_lat = from_utm(made.junctions[:, :2] + [300_000.0, 5_400_000.0], 32)
-    names = tuple("Ring" if "ring" in edge else "" for edge in made.edge_ids)
-    return replace(made, lon_lat=lon_lat, street_names=names)
+    generated = generate_city(edges=900, seed=4)
+    lon_lat = from_utm(generated.junctions[:, :2] + [300_000.0, 5_400_000.0], 32)
+    names = tuple("Ring" if "ring" in edge else "" for edge in generated.edge_ids)
+    return replace(generated, lon_lat=lon_lat, street_names=names)
 
 
 def test_a_router_is_its_own_one_call_form(city: RoadNetwork) -> None:
     router = Router(city, settings={"mass": 2100.0})
     for ends in (ENDS, ("r20", "r1"), ("r3", "r3"), ENDS):
-        alone = find_route(city, *ends, vehicle=Vehicle(mass=2100.0))
-        assert router.route(*ends).as_json() == alone.as_json()
+        direct = find_route(city, *ends, vehicle=Vehicle(mass=2100.0))
+        assert router.route(*ends).as_json() == direct.as_json()
 
 
 def test_spreads_are_those_of_the_forecast_and_grow(city: RoadNetwork) -> None:
@@ -369,21 +369,21 @@ def test_places_and_streets_take_the_better_direction(placed: RoadNetwork) -> No
         place = tuple(lon_lat.mean(axis=0)[::-1])
         answer = router.route(place, graph.ids[goal])
         ways = router.places.find(place).edges
-        search, found = router._plan(None).search, router.places.find(place)
-        whole = Ends(np.array([goal]), np.ones(1))
-        alone = [
-            Ends(np.array([way]), np.array([at]))
-            for way, at in zip(ways, found.shares, strict=True)
+        search, match = router._plan(None).search, router.places.find(place)
+        target = Ends(np.array([goal]), np.ones(1))
+        single = [
+            Ends(np.array([way]), np.array([share]))
+            for way, share in zip(ways, match.shares, strict=True)
         ]
-        costs = [search.cost(search.find(start, whole)) for start in alone]
+        costs = [search.cost(search.find(start, target)) for start in single]
         assert search.cost(answer.best.way) == pytest.approx(min(costs))
         assert answer.trip.start == ways[int(np.argmin(costs))]
-        told = answer.as_json()["from_place"]
-        assert told.startswith(
+        label = answer.as_json()["from_place"]
+        assert label.startswith(
             f"latitude {place[0]:.5f}, longitude {place[1]:.5f}: edge "
         )
         turned_round += answer.trip.start != ways[0]
-        assert f": edge {graph.ids[answer.trip.start]}, " in told
+        assert f": edge {graph.ids[answer.trip.start]}, " in label
         assert answer.as_json()["to_place"] is None
     assert turned_round > 0
     ring = router.route("RING", graph.ids[0])
@@ -391,7 +391,7 @@ def test_places_and_streets_take_the_better_direction(placed: RoadNetwork) -> No
     assert "Ring" in ring.streets()
 
 
-def test_what_is_closed_is_not_driven(placed: RoadNetwork) -> None:
+def test_closed_edges_are_not_driven(placed: RoadNetwork) -> None:
     router = Router(placed)
     ends = (router.graph.ids[5], router.graph.ids[400])
     free = router.route(*ends)
@@ -438,6 +438,8 @@ def test_what_is_closed_is_not_driven(placed: RoadNetwork) -> None:
             "feature 1: its geometry is 'Point'",
         ),
         ({"type": "LineString", "coordinates": [[6.0, 49.0]]}, "two or more places"),
+        ({"type": "LineString", "coordinates": ["12", "34"]}, "two or more places"),
+        ({"type": "LineString", "coordinates": [[True, 1], [2, 3]]}, "two or more"),
         (
             {"type": "LineString", "coordinates": [[6.0, 99.0], [6.0, 9.0]]},
             "longitude then latitude",
@@ -465,11 +467,11 @@ def test_areas_and_many_lines_close(placed: RoadNetwork) -> None:
         for x, y in ((-1e-4, -1e-4), (1e-4, -1e-4), (0.0, 1e-4))
     ]
     area = {"type": "Polygon", "coordinates": [[*box, box[0]]]}
-    found = router.closed_by(area)
-    assert router.graph.ids[30] in found
+    closed = router.closed_by(area)
+    assert router.graph.ids[30] in closed
     assert (
         router.closed_by({"type": "MultiPolygon", "coordinates": [area["coordinates"]]})
-        == found
+        == closed
     )
     line = router.route("r1", "r200").as_geojson()["features"][0]["geometry"][
         "coordinates"
@@ -507,22 +509,22 @@ def test_a_battery_is_followed_edge_by_edge() -> None:
                 rng.normal(drift, 20.0, size=40),
                 np.sqrt(np.arange(1, 41)),
             )
-            asked: list[int] = []
+            counts: list[int] = []
 
             def spread(
-                count: int, spreads: Floats = spreads, asked: list[int] = asked
+                count: int, spreads: Floats = spreads, counts: list[int] = counts
             ) -> float:
-                asked.append(count)
+                counts.append(count)
                 return float(spreads[count - 1])
 
             course = battery.follow(40.0, energies, spread)
-            held, lost, levels = 40.0, 0.0, [40.0]
+            charge, lost, levels = 40.0, 0.0, [40.0]
             for energy in energies:
-                held, lost = (
-                    min(held - energy, capacity),
-                    lost + max(0.0, held - energy - capacity),
+                charge, lost = (
+                    min(charge - energy, capacity),
+                    lost + max(0.0, charge - energy - capacity),
                 )
-                levels.append(held)
+                levels.append(charge)
             np.testing.assert_allclose(course.level, levels)
             assert course.lost == pytest.approx(lost)
             low = np.array(levels) - np.concatenate([[0.0], spreads])
@@ -530,14 +532,14 @@ def test_a_battery_is_followed_edge_by_edge() -> None:
             assert course.worst == low.argmin()
             assert course.missing == pytest.approx(max(0.0, 5.0 - low.min()))
             assert course.spread == spreads[-1]
-            assert len(asked) < 10
+            assert len(counts) < 10
 
 
 @pytest.mark.parametrize("arrival", [100.0, 20.0])
-def test_the_lowest_charge_counts_what_a_climb_may_cost_though_it_is_won_back(
+def test_lowest_charge_includes_climbs_recovered_later(
     arrival: float,
 ) -> None:
-    """Over a hill h is largest at the top, where the charge is least; at arrival it is less again."""
+    """Over a hill h is largest at the top, where the charge is least; at arrival it is smaller."""
     energies = np.repeat([50.0, -30.0], 20)
     spreads = np.interp(np.arange(41), [0, 20, 40], [0.0, 60.0, arrival])
     course = Battery(capacity=5000.0).follow(
@@ -552,18 +554,18 @@ def test_a_route_that_may_run_empty_is_refused(city: RoadNetwork) -> None:
     router = Router(city, battery=Battery(capacity=1000.0, reserve=50.0))
     full = router.route(*ENDS)
     assert full.charge is not None
-    told = full.as_json()["battery"]
-    assert told["charge_wh"] == 1000.0
-    assert told["arrival_wh"] == pytest.approx(
-        1000.0 - full.best.energy - told["lost_wh"]
+    battery = full.as_json()["battery"]
+    assert battery["charge_wh"] == 1000.0
+    assert battery["arrival_wh"] == pytest.approx(
+        1000.0 - full.best.energy - battery["lost_wh"]
     )
-    assert told["arrival_low_wh"] == pytest.approx(
-        told["arrival_wh"] - full.best.spread
+    assert battery["arrival_low_wh"] == pytest.approx(
+        battery["arrival_wh"] - full.best.spread
     )
-    assert told["arrival_high_wh"] == pytest.approx(
-        min(1000.0, told["arrival_wh"] + full.best.spread)
+    assert battery["arrival_high_wh"] == pytest.approx(
+        min(1000.0, battery["arrival_wh"] + full.best.spread)
     )
-    assert told["missing_wh"] == 0.0
+    assert battery["missing_wh"] == 0.0
     with pytest.raises(InfeasibleError, match="may run empty from edge") as caught:
         router.route(*ENDS, charge=60.0)
     anyway = router.route(*ENDS, charge="6%", anyway=True)
@@ -581,7 +583,7 @@ def test_a_route_that_may_run_empty_is_refused(city: RoadNetwork) -> None:
         small.route(*ENDS)
 
 
-def test_a_battery_may_run_empty_on_the_way_and_not_at_the_end() -> None:
+def test_battery_may_be_lowest_on_top_of_a_hill() -> None:
     """Over a hill: what is won back downhill comes too late."""
     hill = over_a_hill(100.0)
     answer = find_route(
@@ -597,12 +599,12 @@ def test_a_battery_may_run_empty_on_the_way_and_not_at_the_end() -> None:
         find_route(hill, "up", "down", charge=300.0)
 
 
-def test_what_is_told_of_a_charge() -> None:
+def test_battery_report() -> None:
     """Where it is lowest is the edge just driven; above its capacity a battery holds nothing."""
-    told = Battery(capacity=1000.0, reserve=400.0).follow(
+    course = Battery(capacity=1000.0, reserve=400.0).follow(
         900.0, np.array([200.0, 300.0, -250.0]), lambda count: 10.0 * count
     )
-    assert told.as_json(["a", "b", "c"]) == {
+    assert course.as_json(["a", "b", "c"]) == {
         "capacity_wh": 1000.0,
         "reserve_wh": 400.0,
         "charge_wh": 900.0,
@@ -622,7 +624,7 @@ def test_what_is_told_of_a_charge() -> None:
     assert (nearly["arrival_wh"], nearly["arrival_high_wh"]) == (695.0, 700.0)
 
 
-def test_a_full_battery_cannot_take_what_is_won_downhill() -> None:
+def test_full_battery_cannot_recuperate() -> None:
     down = over_a_hill(-100.0)
     full = find_route(down, "up", "down", battery=Battery(capacity=5000.0))
     half = find_route(
@@ -637,7 +639,7 @@ def test_a_full_battery_cannot_take_what_is_won_downhill() -> None:
     assert spent[0] - spent[1] == pytest.approx(full.charge.lost)
 
 
-def test_where_much_is_lost_a_route_that_wins_nothing_back_may_be_better() -> None:
+def test_lost_recuperation_can_favour_a_flat_route() -> None:
     """Down into a valley and up again, or around it: full, the way around takes less."""
     valley = over_a_hill(-60.0, around=2300.0)
     battery = Battery(capacity=5000.0)
@@ -706,9 +708,9 @@ def test_vehicles_as_files(tmp_path: Path) -> None:
         read_vehicle(path)
     with pytest.raises(SpecError, match=r"no vehicle 'van-2'; did you mean 'van-1'"):
         read_vehicle(f"{path}#van-2")
-    for count, told in ((3, r"#c$"), (4, r"#c, …$")):
+    for count, pattern in ((3, r"#c$"), (4, r"#c, …$")):
         path.write_text("".join(f"[{name}]\n" for name in "abcd"[:count]))
-        with pytest.raises(SpecError, match=f"choose one: .*#a or .*#b or .*{told}"):
+        with pytest.raises(SpecError, match=f"choose one: .*#a or .*#b or .*{pattern}"):
             read_vehicle(path)
     for text, words, kind in (
         ("mas = 1", "unknown key 'mas'; did you mean 'mass'", SpecError),
@@ -740,7 +742,7 @@ def test_another_vehicle_than_the_states_own_is_refused(city: RoadNetwork) -> No
 # --- times of departure --------------------------------------------------------------------
 
 
-def test_a_state_that_knows_rush_hours_uses_the_time_of_departure(
+def test_state_with_rush_hours_uses_the_departure_time(
     city: RoadNetwork,
 ) -> None:
     """The next trip at that hour: the first was at 0 o'clock, and there are 24 a day."""
@@ -809,7 +811,7 @@ def of_a_fleet(network: RoadNetwork) -> Any:
 
 
 def test_a_fleets_state_answers_for_any_vehicle(city: RoadNetwork) -> None:
-    """As the posterior itself says of its rows, with height and turns added for that vehicle."""
+    """As the posterior predicts for its rows, with height and turns added for that vehicle."""
     policy = of_a_fleet(city)
     graph = city.line_graph()
     for vehicle, name in (
@@ -834,10 +836,10 @@ def test_a_fleets_state_answers_for_any_vehicle(city: RoadNetwork) -> None:
             policy.posterior.widths()[1][-1] * std
         )
         costs = np.maximum(policy.posterior.predict(every).mean, 0.0)
-        found = costs[edges].sum() + turned[graph.turn_numbers(edges)].sum()
-        assert found == pytest.approx(cheapest(answer, costs, turned))
+        cost = costs[edges].sum() + turned[graph.turn_numbers(edges)].sum()
+        assert cost == pytest.approx(cheapest(answer, costs, turned))
         assert answer.observations == policy.posterior.count
-        assert answer.record == policy.posterior.held
+        assert answer.record == policy.posterior.track_record
     own, new = (
         find_route(city, *ENDS, state=policy.state(), vehicle_name=name)
         for name in ("van", None)

@@ -1,4 +1,4 @@
-"""Trips in SUMO: what they cost against eq. 8, what is booked where, and what is refused."""
+"""Trips in SUMO: energies against eq. 8, their edges, and rejected input."""
 
 import gzip
 import lzma
@@ -52,14 +52,14 @@ def total(drive, vehicle=None):
 
 def lanes(file):
     """Lengths of all lanes, by id, and shapes' rises."""
-    found = ElementTree.parse(file).iter("lane")
-    return {lane.get("id"): float(lane.get("length")) for lane in found}
+    elements = ElementTree.parse(file).iter("lane")
+    return {lane.get("id"): float(lane.get("length")) for lane in elements}
 
 
 # --- against eq. 8 ----------------------------------------------------------------------------
 
 
-def test_a_level_straight_road_costs_what_eq_8_says(network):
+def test_level_straight_road_matches_eq_8(network):
     """At constant speed SUMO's model is eq. 8. Steps of 0.25 s book up to 3.5 m to a neighbour."""
     road = ["fg"]
     with Driver(network) as driver:
@@ -98,7 +98,7 @@ def test_every_parameter_of_the_vehicle_counts(driver, network, other):
     assert measured > Vehicle().energy(length, SPEED, 0.0)
 
 
-def test_a_hill_costs_what_eq_8_says(driver, network):
+def test_hill_matches_eq_8(driver, network):
     """Up and down 50 m without braking: cos α = 0.9988 is the only systematic difference.
 
     SUMO takes the slope between the car's front and rear, so that at the foot and at the top
@@ -114,7 +114,7 @@ def test_a_hill_costs_what_eq_8_says(driver, network):
     assert energies(drive)[1] == pytest.approx(float(up), abs=2.5)
     assert energies(drive)[2] == pytest.approx(float(down), abs=2.5)
     assert energies(drive)[2] < -100.0  # more is won back than spent
-    whole = sum(
+    expected = sum(
         float(
             vehicle.energy(
                 length[f"{edge}_0"], SPEED, {"bc": 50.0, "cd": -50.0}.get(edge, 0.0)
@@ -122,10 +122,10 @@ def test_a_hill_costs_what_eq_8_says(driver, network):
         )
         for edge in HILL
     )
-    assert total(drive) == pytest.approx(whole, abs=2.5)
+    assert total(drive) == pytest.approx(expected, abs=2.5)
 
 
-def test_a_corner_is_braked_for_and_most_of_it_won_back(driver):
+def test_braking_for_a_corner_is_mostly_recuperated(driver):
     """Braking wins energy on the edge before the corner; accelerating costs it behind."""
     straight, turning = driver.drive(["t2-e"]), driver.drive(["t2-e", "ef"])
     assert energies(turning)[0] < energies(straight)[0]
@@ -139,7 +139,7 @@ def test_a_corner_is_braked_for_and_most_of_it_won_back(driver):
     )
 
 
-def test_what_motion_stores_is_a_potential(network):
+def test_net_energies_without_motion_are_not_negative(network):
     """With height and motion taken out, no edge costs less than nothing, corner or not."""
     vehicle = Vehicle()
     with Driver(network) as driver:
@@ -178,14 +178,14 @@ def vehicle_type(vehicle):
         "recuperationEfficiency": vehicle.recuperation_efficiency,
         "constantPowerIntake": vehicle.auxiliary_power,
     }
-    told = "".join(
+    attributes = "".join(
         f'<param key="{key}" value="{value!r}"/>' for key, value in parameters.items()
     )
     steady = 'vClass="passenger" sigma="0" speedFactor="1" speedDev="0"'
     mass = vehicle.mass * vehicle.gravity / 9.80665
     return (
         f'<additional><vType id="driven" {steady} mass="{mass!r}" emissionClass="Energy/unknown">'
-        f"{told}</vType></additional>"
+        f"{attributes}</vType></additional>"
     )
 
 
@@ -253,18 +253,18 @@ class Booked:
         self.index, self.place, self.odometer = index, place, odometer
 
     def arrive(self, step, speed):
-        rest = max(0.0, sum(self.lengths[self.index :]) - self.place)
-        seconds = min(step, rest / speed) if speed > 0.0 else step
-        self.divide(seconds, len(self.lengths) - 1, self.lengths[-1], rest)
+        remaining = max(0.0, sum(self.lengths[self.index :]) - self.place)
+        seconds = min(step, remaining / speed) if speed > 0.0 else step
+        self.divide(seconds, len(self.lengths) - 1, self.lengths[-1], remaining)
         return seconds
 
     def divide(self, seconds, index, place, metres):
-        left = metres
+        remaining = metres
         for edge in range(index, self.index, -1):
-            driven = min(left, place if edge == index else self.lengths[edge])
+            driven = min(remaining, place if edge == index else self.lengths[edge])
             self.add(edge, seconds * driven / metres if metres > 0.0 else 0.0)
-            left -= driven
-        self.add(self.index, seconds * left / metres if metres > 0.0 else seconds)
+            remaining -= driven
+        self.add(self.index, seconds * remaining / metres if metres > 0.0 else seconds)
 
     def add(self, edge, seconds):
         self.seconds[edge] += seconds
@@ -354,7 +354,7 @@ def test_all_of_a_rise_is_climbed_on_its_own_edge(driver):
     )
 
 
-def test_less_height_and_motion_no_edge_costs_less_than_nothing(driver):
+def test_net_energies_are_not_negative(driver):
     """Edge by edge, whatever the heights: see energy.py for the proof."""
     rng, drive = np.random.default_rng(1), driver.drive(AROUND)
     for vehicle in VEHICLES:
@@ -367,7 +367,7 @@ def test_less_height_and_motion_no_edge_costs_less_than_nothing(driver):
         assert net.min() > -1e-9
 
 
-def test_an_even_climb_costs_what_eq_8_says(driver, network):
+def test_even_climb_matches_eq_8(driver, network):
     """At constant speed, but for cos α = 0.9998 and what a junction of 15 m takes at most."""
     length, vehicle = lanes(network)["fg_0"], Vehicle()
     climbed = driver.drive(["fg"]).energies(vehicle, np.array([60.0]))
@@ -393,7 +393,8 @@ def test_the_odometer_counts_junctions(driver, network):
     drive, length = driver.drive(AROUND), lanes(network)
     net = ElementTree.parse(network)
     turns = {
-        (each.get("from"), each.get("to")): each for each in net.iter("connection")
+        (connection.get("from"), connection.get("to")): connection
+        for connection in net.iter("connection")
     }
     inside = 0.0
     for pair in pairwise(AROUND):
@@ -402,7 +403,9 @@ def test_the_odometer_counts_junctions(driver, network):
             inside += length[lane]
             edge = lane.rpartition("_")[0]
             behind = [
-                each for each in net.iter("connection") if each.get("from") == edge
+                connection
+                for connection in net.iter("connection")
+                if connection.get("from") == edge
             ]
             lane = behind[0].get("via")
     # The file states lengths to a centimetre.
@@ -413,7 +416,7 @@ def test_the_odometer_counts_junctions(driver, network):
     assert (np.diff(drive.left) >= 0.0).all()
 
 
-def test_positions_are_told_once_a_second(driver):
+def test_positions_are_reported_once_a_second(driver):
     drive = driver.drive(HILL)
     seconds, x, y = drive.positions.T
     np.testing.assert_allclose(seconds, np.arange(len(seconds)))
@@ -431,17 +434,17 @@ def test_departures_meet_signals_in_other_phases(build_network, tmp_path):
     with Driver(file, departures=times) as driver:
         assert driver.moments == 4
         drives = [driver.drive(HILL, moment=moment) for moment in range(4)]
-        again = driver.drive(HILL, moment=2)
+        repeated = driver.drive(HILL, moment=2)
     same(drives[0], first)
-    same(drives[2], again)
+    same(drives[2], repeated)
     assert len({drive.duration for drive in drives}) > 1
 
 
 def test_drives_are_written_and_read_to_the_last_bit(driver):
     drive = driver.drive(AROUND)
-    again = Drive.from_bytes(drive.to_bytes())
-    same(drive, again)
-    assert (drive.step, drive.metres) == (again.step, again.metres)
+    restored = Drive.from_bytes(drive.to_bytes())
+    same(drive, restored)
+    assert (drive.step, drive.metres) == (restored.step, restored.metres)
     data = drive.to_bytes()
     changed = (
         data[: len(data) // 2]
@@ -495,7 +498,7 @@ def test_edges_too_short_to_be_seen_get_their_share(driver, network):
         assert energies(drive)[edge] > 0.0
 
 
-def test_the_seconds_of_edges_are_those_of_the_obvious_way():
+def test_seconds_per_edge_match_a_plain_implementation():
     """Any sequence of steps, with edges skipped and junctions between them; nothing is lost."""
     rng = np.random.default_rng(0)
     for _ in range(50):
@@ -525,17 +528,17 @@ def test_the_seconds_of_edges_are_those_of_the_obvious_way():
             )
         last = rows[-1]
         seconds = booked.arrive(0.25, 8.0)
-        rest = max(0.0, float(lengths[last[1] :].sum() - last[2]))
-        rows.append((last[0] + seconds, 11, lengths[-1], False, last[4] + rest))
+        remaining = max(0.0, float(lengths[last[1] :].sum() - last[2]))
+        rows.append((last[0] + seconds, 11, lengths[-1], False, last[4] + remaining))
         times, index, place, inside, meter = map(np.array, zip(*rows, strict=True))
-        found = passing(lengths, times, index, place, inside, meter)
+        passed = passing(lengths, times, index, place, inside, meter)
         np.testing.assert_allclose(
-            np.diff(found.left, prepend=0.0), booked.seconds, atol=1e-12
+            np.diff(passed.left, prepend=0.0), booked.seconds, atol=1e-12
         )
         assert booked.seconds.sum() == pytest.approx(times[-1])
-        begun = np.concatenate([[0.0], found.left[:-1]])
-        assert (begun <= found.reached + 1e-12).all()
-        assert (found.reached <= found.left).all()
+        begun = np.concatenate([[0.0], passed.left[:-1]])
+        assert (begun <= passed.reached + 1e-12).all()
+        assert (passed.reached <= passed.left).all()
 
 
 def test_a_step_across_edges_is_divided_by_metres():
@@ -543,12 +546,12 @@ def test_a_step_across_edges_is_divided_by_metres():
     lengths = np.array([10.0, 2.0, 10.0])
     times, odometer = np.array([0.0, 0.25, 0.5, 0.75]), np.array([0.0, 8.0, 16.0, 24.0])
     index, inside = np.array([0, 0, 2, 2]), np.array([False, False, False, True])
-    found = passing(
+    passed = passing(
         lengths, times, index, np.array([0.0, 8.0, 4.0, 10.0]), inside, odometer
     )
-    np.testing.assert_allclose(found.left, [0.25 + 0.0625, 0.25 + 0.125, 0.75])
+    np.testing.assert_allclose(passed.left, [0.25 + 0.0625, 0.25 + 0.125, 0.75])
     np.testing.assert_allclose(
-        found.reached, [0.25 + 0.0625, 0.25 + 0.125, 0.5 + 0.25 * 6 / 8]
+        passed.reached, [0.25 + 0.0625, 0.25 + 0.125, 0.5 + 0.25 * 6 / 8]
     )
 
 
@@ -556,7 +559,7 @@ def test_a_step_across_edges_is_divided_by_metres():
 
 
 @pytest.mark.parametrize(
-    ("route", "error", "says"),
+    ("route", "error", "message"),
     [
         ([], InputError, "at least one edge"),
         ("ab", InputError, "list of at least one edge"),
@@ -566,8 +569,8 @@ def test_a_step_across_edges_is_divided_by_metres():
         ([":b_0"], UnknownArmError, "no edge ':b_0'"),
     ],
 )
-def test_bad_routes(driver, route, error, says):
-    with pytest.raises(error, match=says):
+def test_bad_routes(driver, route, error, message):
+    with pytest.raises(error, match=message):
         driver.drive(route)
     assert driver.drive(["ab"]).arrived  # and the driver is as good as before
 
@@ -583,17 +586,15 @@ def test_a_trip_may_begin_and_end_on_an_edge(driver, network):
         float(Vehicle().energy(0.5 * length, SPEED, 0.0)), abs=2e-3
     )
     first, last = (lanes(network)[f"{edge}_0"] for edge in (HILL[0], HILL[-1]))
-    whole, ends = (
+    full, ends = (
         driver.drive(HILL),
         driver.drive(HILL, between=(0.6 * first, 0.3 * last)),
     )
     assert ends.metres == pytest.approx(
-        whole.metres - 0.6 * first - 0.7 * last, abs=1e-3
+        full.metres - 0.6 * first - 0.7 * last, abs=1e-3
     )
-    np.testing.assert_allclose(
-        ends.seconds[1:-1], whole.seconds[1:-1], atol=driver.step
-    )
-    same(driver.drive(HILL, between=(0.0, last)), whole)
+    np.testing.assert_allclose(ends.seconds[1:-1], full.seconds[1:-1], atol=driver.step)
+    same(driver.drive(HILL, between=(0.0, last)), full)
     assert driver.drive(HILL, between=(first, 0.0)).arrived
     for bad in (
         (2.0 * length, length),
@@ -606,19 +607,19 @@ def test_a_trip_may_begin_and_end_on_an_edge(driver, network):
         driver.drive(["fg"], between=(-1.0, 3.0))
 
 
-def test_a_trip_that_takes_too_long_is_given_up(driver):
+def test_trip_that_exceeds_its_time_limit_is_stopped(driver):
     drive = driver.drive(HILL, longest=100.0)
-    whole = driver.drive(HILL)
+    full = driver.drive(HILL)
     assert not drive.arrived
     assert drive.completed == 1
-    there, all_the_way = energies(drive), energies(whole)
+    there, all_the_way = energies(drive), energies(full)
     assert there[0] == pytest.approx(all_the_way[0], rel=1e-12)
     assert 0.0 < there[1] < all_the_way[1]
     assert not there[2:].any()
     assert drive.driven[0] == 1.0
     assert 0.0 < drive.driven[1] < 1.0
     assert not drive.driven[2:].any()
-    same(driver.drive(HILL), whole)
+    same(driver.drive(HILL), full)
 
 
 def test_bad_drivers(network, tmp_path):
@@ -633,7 +634,7 @@ def test_bad_drivers(network, tmp_path):
         Driver(network, departures=(0.0, 5.0), traffic=Traffic(vehicles_per_hour=10.0))
     broken = tmp_path / "broken.net.xml"
     lane = '<lane id="ab_0" index="0" speed="9" length="9" shape="0,0 9,0"/>'
-    for text, says in [
+    for text, message in [
         ("<net><edge", "line 1"),
         ("<net></net>", "states no version"),
         ("<nothing/>", "not <net>"),
@@ -643,7 +644,7 @@ def test_bad_drivers(network, tmp_path):
         ),
     ]:
         broken.write_text(text)
-        with Driver(broken) as driver, pytest.raises(InputError, match=says):
+        with Driver(broken) as driver, pytest.raises(InputError, match=message):
             driver.drive(["ab"])
     packed = tmp_path / "broken.net.xml.xz"
     packed.write_bytes(b"no such thing")

@@ -12,6 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from superarm.core.display import shorten
 from superarm.core.errors import SpecError
 
 from .catalogue import is_registered
@@ -67,7 +68,7 @@ def require_kind(value: Any, kind: Any, name: str) -> None:
         return
     too_large = type(value) is int and _is_kind(0, kind)
     requirement = "smaller" if too_large else in_words(kind)
-    raise SpecError(f"{name} is {value!r:.80}; it must be {requirement}")
+    raise SpecError(f"{name} is {shorten(value, 80)}; it must be {requirement}")
 
 
 def in_words(kind: Any) -> str:  # noqa: PLR0911 (one for each kind)

@@ -79,14 +79,17 @@ def read_films(path: Path) -> FilmList:
     """
     genres_of: dict[str, list[str]] = {}  # by movieId
     for line, words in csv_rows(path, "movieId", "genres"):
-        number, genres = words
+        number, names_of_genres = words
         if number in genres_of:
             raise FileError(
                 f"{path}, line {line}: film {number} is listed twice; download it again"
             )
-        genres_of[number] = genres.split("|")
+        genres_of[number] = names_of_genres.split("|")
     if not genres_of:
         raise FileError(f"{path}: no films; download it again")
-    names = sorted({name for genres in genres_of.values() for name in genres})
+    distinct: set[str] = set()
+    for genres in genres_of.values():
+        distinct.update(genres)
+    names = sorted(distinct)
     table = [[name in genres for name in names] for genres in genres_of.values()]
     return FilmList(tuple(genres_of), np.array(table, np.bool_))

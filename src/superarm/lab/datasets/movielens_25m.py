@@ -83,10 +83,13 @@ def _film_numbers(movies: Path, film_list: FilmList) -> NDArray[np.int64]:
 
 def _read_since(ratings: Path, first_year: int) -> NDArray[Any]:
     """Ratings from a year on, as a structured array."""
-    start = int(np.datetime64(f"{first_year}-01-01", "s").astype(np.int64))
-    blocks = _rating_blocks(ratings)
-    tables = [block[block["timestamp"] >= start] for block in blocks]
-    table = np.concatenate([np.empty(0, _RATING), *tables])
+    new_year = np.datetime64(f"{first_year}-01-01", "s")
+    start = int(new_year.astype(np.int64))  # seconds since 1970
+    tables = [np.empty(0, _RATING)]
+    for block in _rating_blocks(ratings):
+        recent = block["timestamp"] >= start
+        tables.append(block[recent])
+    table = np.concatenate(tables)
     if not len(table):
         raise FileError(f"{ratings}: no ratings from {first_year} on; lower first_year")
     return table

@@ -124,15 +124,18 @@ def _read_lists(path: Path) -> dict[str, list[float]]:
         for number, line in enumerate(lines, start=1):
             key, colon, _ = line.partition(":")
             if colon:
-                values = lists.setdefault(key.strip("- "), [])
+                name = key.strip("- ")
+                values = lists.setdefault(name, [])
             elif line.lstrip().startswith("- "):
-                values.append(parse_number(path, number, line.replace("- ", "")))
+                word = line.replace("- ", "")
+                values.append(parse_number(path, number, word))
     return lists
 
 
 def _numbers(path: Path, lists: dict[str, list[float]], key: str, size: int) -> Floats:
     values = lists.get(key, [])
-    if len(values) != size or not all(isfinite(value) for value in values):
+    finite = all(isfinite(value) for value in values)
+    if len(values) != size or not finite:
         raise FileError(
             f"{path}: {key} must be {size} finite numbers; download it again"
         )
@@ -143,7 +146,8 @@ def _read_levels(path: Path) -> Floats:
     """Heights of the model's levels, one a line, (25,)."""
     with open_text(path) as lines:
         rows = (row for row in split_lines(lines) if row.words[:1] != ["#"])
-        return number_table(path, rows, columns=1, count=_LEVELS)[:, 0]
+        table = number_table(path, rows, columns=1, count=_LEVELS)
+    return table[:, 0]
 
 
 def _check_rising(path: Path, values: Floats) -> None:

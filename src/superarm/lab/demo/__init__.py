@@ -90,7 +90,7 @@ def run_demo(
     with _progress(console, words) as progress:
         summary = execute(plan, resume=True, jobs=jobs, progress=progress)
     run = Run.load(out)
-    outcome = Outcome.of(run)
+    outcome = Outcome.from_run(run)
     notes = (
         outcome.conclusion(),
         f"{outcome.seeds_text()} The animation: first the roads, from low (green) to high (brown), "

@@ -137,15 +137,18 @@ def _animate(body: str, index: int, count: int, *, stays: bool) -> str:
 
 def _select_frames(frames: Sequence[Frame]) -> list[Frame]:
     """Trips on another route than the one before, and the last; some of them if many."""
-    changes = [frames[0]]
+    first = frames[0]
+    last = frames[-1]
+    changes = [first]
     for previous, frame in pairwise(frames):
         if not np.array_equal(previous.route, frame.route):
             changes.append(frame)
-    if changes[-1] is not frames[-1]:
-        changes.append(frames[-1])
+    if changes[-1] is not last:
+        changes.append(last)
     count = min(_FRAMES, len(changes))
-    places = np.linspace(0, len(changes) - 1, count).round().astype(int)
-    return [changes[place] for place in np.unique(places)]
+    places = np.linspace(0, len(changes) - 1, count)
+    numbers = np.unique(places.round().astype(int))
+    return [changes[number] for number in numbers]
 
 
 class _Map:
@@ -153,7 +156,8 @@ class _Map:
 
     def __init__(self, roads: RoadMap) -> None:
         self._roads = roads
-        window = window_around(roads, np.arange(len(roads)), margin=0.02)
+        every_edge = np.arange(len(roads))
+        window = window_around(roads, every_edge, margin=0.02)
         width = min(_MAP.width, _MAP.height * window.aspect)
         self._plane = Plane(window, width, _HALVES)
 
@@ -171,8 +175,8 @@ class _Map:
     def background(self) -> str:
         """Every road, in the colour of its height and the width of its class."""
         roads = self._roads
-        inner_levels = np.linspace(0.0, 1.0, _LEVELS + 1)[1:-1]
-        bounds = np.quantile(roads.height, inner_levels)
+        shares = np.linspace(0.0, 1.0, _LEVELS + 1)
+        bounds = np.quantile(roads.height, shares[1:-1])
         level = np.searchsorted(bounds, roads.height)
         width = np.array([_road_width(speed) for speed in roads.speed])
         paths = []
@@ -193,7 +197,8 @@ class _Map:
         roads = self._roads
         start = roads.course(roads.start)[0]
         goal = roads.course(roads.goal)[-1]
-        places = _HALVES * self._plane.place(np.array([start, goal]))
+        points = np.array([start, goal])
+        places = _HALVES * self._plane.place(points)
         (start_x, start_y), (goal_x, goal_y) = places
         return (
             f'<circle cx="{start_x:.0f}" cy="{start_y:.0f}" r="12" style="fill:var(--best)"/>'
@@ -219,34 +224,43 @@ class _Chart:
         for frame in frames:
             lower, upper = _interval(frame)
             values += [frame.energy, lower, upper]
-        margin = 0.04 * (max(values) - min(values)) or 1.0
-        self._low = min(values) - margin
-        self._high = max(values) + margin
+        low = min(values)
+        high = max(values)
+        margin = 0.04 * (high - low) or 1.0
+        self._low = low - margin
+        self._high = high + margin
 
     def _y(self, energy: float) -> float:
-        height = _CHART.height * (self._high - energy) / (self._high - self._low)
+        span = self._high - self._low
+        height = _CHART.height * (self._high - energy) / span
         return _CHART.top + height
 
     def background(self) -> str:
         """The axes, and the routes that need no learning."""
         left, top, width, height = _CHART
-        frame = f'x="{left}" y="{top}" width="{width}" height="{height}"'
+        right = _CHART.right
+        bottom = _CHART.bottom
+        middle = top + height / 2.0
+        box = f'x="{left}" y="{top}" width="{width}" height="{height}"'
+        below = bottom + 18.0
+        beside = left - 6.0
         parts = [
-            f'<rect {frame} style="fill:var(--panel)"/>',
-            _text(left, _CHART.bottom + 18.0, "trip 1"),
-            _text(_CHART.right, _CHART.bottom + 18.0, f"{self._rounds}", "end"),
-            _text(left - 6.0, top + 10.0, f"{self._high:.0f}", "end"),
-            _text(left - 6.0, _CHART.bottom, f"{self._low:.0f}", "end"),
-            _text(left - 6.0, top + height / 2.0, "Wh", "end"),
+            f'<rect {box} style="fill:var(--panel)"/>',
+            _text(left, below, "trip 1"),
+            _text(right, below, f"{self._rounds}", "end"),
+            _text(beside, top + 10.0, f"{self._high:.0f}", "end"),
+            _text(beside, bottom, f"{self._low:.0f}", "end"),
+            _text(beside, middle, "Wh", "end"),
         ]
         names = sorted(self._known, key=lambda name: -self._known[name])
         heights = [self._y(self._known[name]) for name in names]
-        labels = spread_labels(heights, 14.0, top + 6.0, _CHART.bottom - 6.0)
+        labels = spread_labels(heights, 14.0, top + 6.0, bottom - 6.0)
         for name, y, label in zip(names, heights, labels, strict=True):
+            text = _LABELS.get(name, name)
             parts.append(
-                f'<path class="{name}" d="M{left} {y:.1f}H{_CHART.right}" stroke-width="1.5" '
-                f'stroke-dasharray="5 3"/><text x="{_CHART.right + 5.0}" y="{label + 4.0:.1f}" '
-                f'style="fill:var(--{name})" font-size="12">{_LABELS.get(name, name)}</text>'
+                f'<path class="{name}" d="M{left} {y:.1f}H{right}" stroke-width="1.5" '
+                f'stroke-dasharray="5 3"/><text x="{right + 5.0}" y="{label + 4.0:.1f}" '
+                f'style="fill:var(--{name})" font-size="12">{text}</text>'
             )
         return "".join(parts)
 
@@ -281,7 +295,7 @@ def _captions(frame: Frame, city: City, rounds: int) -> str:
     texts = []
     for row, line in enumerate(lines):
         y = _CHART.bottom + 50.0 + 20.0 * row
-        texts.append(_text(_TEXT_LEFT, y, line, name="told"))
+        texts.append(_text(_TEXT_LEFT, y, line, name="note"))
     return "".join(texts)
 
 
@@ -311,7 +325,7 @@ def _legend() -> str:
 
 
 def _heading(x: float, words: str) -> str:
-    return f'<text class="told" x="{x}" y="28" font-weight="600" font-size="15">{words}</text>'
+    return f'<text class="note" x="{x}" y="28" font-weight="600" font-size="15">{words}</text>'
 
 
 def _text(x: float, y: float, words: str, anchor: str = "start", name: str = "") -> str:

@@ -33,6 +33,16 @@ class Row(NamedTuple):
     energy: Floats  # Wh per trip on average over the last trips, (seeds,)
     regret: Floats  # total over all trips, Wh, (seeds,)
 
+    @property
+    def mean_energy(self) -> float:
+        """Wh per trip, on average over the last trips and over seeds."""
+        return float(self.energy.mean())
+
+    @property
+    def mean_regret(self) -> float:
+        """Total over all trips in Wh, on average over seeds."""
+        return float(self.regret.mean())
+
 
 class Outcome(NamedTuple):
     """All policies, the cheapest at the end first."""
@@ -43,19 +53,26 @@ class Outcome(NamedTuple):
     first_seed: int
 
     @classmethod
-    def of(cls, run: Run) -> Outcome:
+    def from_run(cls, run: Run) -> Outcome:
         """The outcome of a run.
 
         Args:
             run: A run of the demo's experiment.
         """
         latest = max(1, min(_LATEST, run.rounds // 2))
+        start = run.rounds - latest
         rows = []
         for policy in run.policies:
-            energy = per_round(run, policy, 0, "true_energy", run.rounds - latest)
-            rows.append(Row(policy, energy, run.cumulative(policy)[:, -1]))
-        rows.sort(key=lambda row: float(row.energy.mean()))
-        return cls(tuple(rows), latest, run.rounds, run.seeds[0])
+            energy = per_round(run, policy, 0, "true_energy", start)
+            regret = run.cumulative(policy)[:, -1]
+            rows.append(Row(policy, energy, regret))
+        rows.sort(key=lambda row: row.mean_energy)
+        return cls(
+            rows=tuple(rows),
+            latest=latest,
+            rounds=run.rounds,
+            first_seed=run.seeds[0],
+        )
 
     def row(self, policy: str) -> Row:
         """The numbers of a policy.
@@ -73,20 +90,20 @@ class Outcome(NamedTuple):
         Args:
             policy: The policy's name.
         """
-        fastest = float(self.row("fastest").energy.mean())
+        fastest = self.row("fastest").mean_energy
         if not fastest > 0.0:
             return None
-        energy = float(self.row(policy).energy.mean())
-        return 100.0 * (1.0 - energy / fastest)
+        share = self.row(policy).mean_energy / fastest
+        return 100.0 * (1.0 - share)
 
     def as_json(self) -> list[dict[str, Any]]:
         """One flat row per policy."""
         return [
             {
                 "policy": row.policy,
-                "energy_wh": float(row.energy.mean()),
+                "energy_wh": row.mean_energy,
                 "saved_percent": self.saved(row.policy),
-                "regret_wh": float(row.regret.mean()),
+                "regret_wh": row.mean_regret,
             }
             for row in self.rows
         ]
@@ -117,7 +134,7 @@ class Outcome(NamedTuple):
     def _compare_regret(self) -> str:
         learner = self.row(LEARNER)
         others = [row for row in self.rows if row.policy != LEARNER]
-        rival = min(others, key=lambda row: float(row.regret.mean()))
+        rival = min(others, key=lambda row: row.mean_regret)
         differences = learner.regret - rival.regret
         difference = float(differences.mean())
         if len(differences) < LEAST_SEEDS:

@@ -58,23 +58,23 @@ class Canvas:
     def __init__(self, roads: RoadMap, columns: int, rows: int) -> None:
         self.columns = columns
         self.rows = rows
-        low = roads.points.min(axis=0)
-        high = roads.points.max(axis=0)
-        span = np.maximum(high - low, 1.0)  # metres
-        size = np.array([2 * columns - 1, 4 * rows - 1])  # dots
-        scale = float((size / span).min())
-        margin = (size - span * scale) / 2.0
-        places = (roads.points - low) * scale + margin
-        places[:, 1] = size[1] - places[:, 1]  # north is up
+        places = _place_dots(roads, 2 * columns, 4 * rows)
         self._dots, self._offsets = _rasterise(places, roads.offsets)
         start = roads.offsets[roads.start]  # the first point of the first edge
         goal = roads.offsets[roads.goal + 1] - 1  # the last point of the last edge
         self._start = _letter_at(places[start])
         self._goal = _letter_at(places[goal])
-        letters = self.letters(np.arange(len(roads)))
-        if np.unpackbits(letters).mean() > _CROWDED:
-            letters = self.letters(np.flatnonzero(roads.speed > _LOCAL))
-        self._background = letters
+        self._background = self._draw_roads(roads)
+
+    def _draw_roads(self, roads: RoadMap) -> NDArray[np.uint8]:
+        """The dots of all roads, or of the main ones where that would be too many."""
+        every_edge = np.arange(len(roads))
+        letters = self.letters(every_edge)
+        filled = np.unpackbits(letters).mean()
+        if filled > _CROWDED:
+            main_edges = np.flatnonzero(roads.speed > _LOCAL)
+            letters = self.letters(main_edges)
+        return letters
 
     def letters(self, edges: Ints) -> NDArray[np.uint8]:
         """The dots of some edges as bits of letters, (rows, columns).
@@ -85,11 +85,15 @@ class Canvas:
         letters = np.zeros((self.rows, self.columns), dtype=np.uint8)
         if len(edges) == 0:
             return letters
-        dots = [
-            self._dots[self._offsets[edge] : self._offsets[edge + 1]] for edge in edges
-        ]
+        dots = []
+        for edge in edges:
+            start = self._offsets[edge]
+            stop = self._offsets[edge + 1]
+            dots.append(self._dots[start:stop])
         x, y = np.concatenate(dots).T
-        np.bitwise_or.at(letters, (y // 4, x // 2), _BITS[y % 4, x % 2])
+        place = (y // 4, x // 2)
+        bits = _BITS[y % 4, x % 2]
+        np.bitwise_or.at(letters, place, bits)
         return letters
 
     def draw(self, route: Ints, visits: NDArray[np.int64]) -> Text:
@@ -102,18 +106,18 @@ class Canvas:
         bits = self._background.copy()
         styles = np.full(bits.shape, "", dtype=object)
         styles[bits > 0] = _ROAD_STYLE
+        tried = visits > 0
         level = np.searchsorted(_OFTEN, visits, side="right")
         for number, style in enumerate(_TRIED_STYLES):
-            tried = np.flatnonzero((visits > 0) & (level == number))
-            self._draw_edges(bits, styles, tried, style)
+            edges = np.flatnonzero(tried & (level == number))
+            self._draw_edges(bits, styles, edges, style)
         self._draw_edges(bits, styles, route, _ROUTE_STYLE)
-        letters = [
-            [chr(_BLANK + int(dots)) if dots else " " for dots in row] for row in bits
-        ]
-        for place, sign, style in (
+        letters = [[_braille(int(dots)) for dots in row] for row in bits]
+        ends = (
             (self._start, _START, _START_STYLE),
             (self._goal, _GOAL, _GOAL_STYLE),
-        ):
+        )
+        for place, sign, style in ends:
             letters[place.row][place.column] = sign
             styles[place.row, place.column] = style
         text = Text(no_wrap=True)
@@ -144,6 +148,31 @@ class _Place(NamedTuple):
     column: int
 
 
+def _place_dots(roads: RoadMap, columns: int, rows: int) -> NDArray[np.float64]:
+    """Places of all points of roads among dots, north up, (p, 2).
+
+    Args:
+        roads: The roads.
+        columns: Dots from left to right.
+        rows: Dots from top to bottom.
+    """
+    low = roads.points.min(axis=0)
+    high = roads.points.max(axis=0)
+    span = np.maximum(high - low, 1.0)  # metres
+    size = np.array([columns - 1, rows - 1])  # dots
+    scale = float((size / span).min())
+    margin = (size - span * scale) / 2.0
+    places: NDArray[np.float64] = (roads.points - low) * scale + margin
+    height = size[1]
+    places[:, 1] = height - places[:, 1]
+    return places
+
+
+def _braille(dots: int) -> str:
+    """The letter with some dots, by their bits; a space for none."""
+    return chr(_BLANK + dots) if dots else " "
+
+
 def _letter_at(point: NDArray[np.float64]) -> _Place:
     """The letter with the dot nearest to a point."""
     x, y = np.rint(point)
@@ -155,8 +184,9 @@ def _append_letters(
 ) -> None:
     """Append a row, in pieces of one style each."""
     pairs = zip(letters, styles, strict=True)
-    for style, run in groupby(pairs, key=lambda pair: pair[1]):
-        text.append("".join(letter for letter, _ in run), style)
+    for style, pieces in groupby(pairs, key=lambda pair: pair[1]):
+        word = "".join(letter for letter, _ in pieces)
+        text.append(word, style)
 
 
 def _rasterise(places: NDArray[np.float64], offsets: Ints) -> tuple[Ints, Ints]:
@@ -166,17 +196,22 @@ def _rasterise(places: NDArray[np.float64], offsets: Ints) -> tuple[Ints, Ints]:
         places: Points of all edges one after another, in dots, (p, 2).
         offsets: Where the points of each edge begin, (n + 1,).
     """
+    last_points = offsets[1:] - 1
     begins = np.ones(len(places), dtype=bool)
-    begins[offsets[1:] - 1] = False  # an edge's last point begins no piece
+    begins[last_points] = False  # an edge's last point begins no piece
     first = np.flatnonzero(begins)  # the first point of each straight piece
-    step = places[first + 1] - places[first]
-    count = np.ceil(np.abs(step).max(axis=1)).astype(np.intp) + 1  # dots of a piece
+    step = places[first + 1] - places[first]  # (pieces, 2)
+    longest = np.abs(step).max(axis=1)
+    count = np.ceil(longest).astype(np.intp) + 1  # dots of a piece
     piece, within = repeated(count)  # of each dot
-    share = within / np.maximum(count[piece] - 1, 1)  # of the way along the piece
-    positions = places[first[piece]] + share[:, None] * step[piece]
+    start = first[piece]
+    intervals = np.maximum(count[piece] - 1, 1)
+    share = within / intervals  # of the way along the piece
+    positions = places[start] + share[:, None] * step[piece]
     dots = np.rint(positions).astype(np.intp)
-    edge = np.searchsorted(offsets, first[piece], side="right") - 1
-    return dots, np.searchsorted(edge, np.arange(len(offsets)))
+    edge = np.searchsorted(offsets, start, side="right") - 1
+    numbers = np.arange(len(offsets))
+    return dots, np.searchsorted(edge, numbers)
 
 
 class Screen:
@@ -202,11 +237,7 @@ class Screen:
         else:
             room = width
             most_rows = max(6, height - 6)
-        # A letter is about twice as high as wide.
-        across, up = np.maximum(np.ptp(city.roads.points, axis=0), 1.0)
-        columns = int(min(room, np.ceil(2.0 * most_rows * across / up)))
-        rows = int(min(most_rows, max(4, np.ceil(columns * up / across / 2.0))))
-        self._canvas = Canvas(city.roads, columns, rows)
+        self._canvas = _fit_canvas(city.roads, room, most_rows)
 
     def draw(self, frame: Frame) -> RenderableType:
         """Draw the map and the numbers of a trip.
@@ -222,18 +253,9 @@ class Screen:
             numbers = self._numbers(frame, self._width)
             return lines.join([drawn, *numbers[:_UNDER_MAP]])
         grid = Table.grid(padding=(0, _GAP, 0, 0), pad_edge=False)
-        start = (_START, _START_STYLE)
-        goal = (_GOAL, _GOAL_STYLE)
-        once = ("━", _TRIED_STYLES[0])
-        often = ("━", _TRIED_STYLES[-1])
-        legend = (
-            Text(""),
-            Text.assemble(start, " start  ", goal, " goal"),
-            Text.assemble(("━━", _ROUTE_STYLE), " this trip"),
-            Text.assemble(once, often, " tried: once, often"),
-        )
         numbers = self._numbers(frame, _PANEL)
-        grid.add_row(drawn, lines.join([*numbers, *legend]))
+        panel = lines.join([*numbers, *_legend()])
+        grid.add_row(drawn, panel)
         return grid
 
     def _numbers(self, frame: Frame, width: int) -> list[Text]:
@@ -255,6 +277,32 @@ class Screen:
         for row in rows:
             row.truncate(width)
         return rows
+
+
+def _fit_canvas(roads: RoadMap, most_columns: int, most_rows: int) -> Canvas:
+    """The largest canvas of the roads' shape; a letter is about twice as high as wide."""
+    spans = np.ptp(roads.points, axis=0)
+    across, up = np.maximum(spans, 1.0)  # metres
+    wide = np.ceil(2.0 * most_rows * across / up)
+    columns = int(min(most_columns, wide))
+    high = np.ceil(columns * up / across / 2.0)
+    rows = int(min(most_rows, max(4, high)))
+    return Canvas(roads, columns, rows)
+
+
+def _legend() -> tuple[Text, ...]:
+    """What the signs and colours of the map mean."""
+    start = (_START, _START_STYLE)
+    goal = (_GOAL, _GOAL_STYLE)
+    route = ("━━", _ROUTE_STYLE)
+    once = ("━", _TRIED_STYLES[0])
+    often = ("━", _TRIED_STYLES[-1])
+    return (
+        Text(""),
+        Text.assemble(start, " start  ", goal, " goal"),
+        Text.assemble(route, " this trip"),
+        Text.assemble(once, often, " tried: once, often"),
+    )
 
 
 def spark(regrets: list[float], length: int) -> str:
@@ -306,14 +354,16 @@ def _line_printer(console: Console, rounds: int) -> Callable[[Frame], None]:
 
     def show(frame: Frame) -> None:
         regrets.append(frame.regret)
-        if frame.step not in (1, rounds) and frame.step % 10 != 0:
+        is_end = frame.step in (1, rounds)
+        if not is_end and frame.step % 10 != 0:
             return
         text = (
             f"round {frame.step:3d}/{rounds}   trip {frame.energy:5.0f} Wh   "
             f"forecast {frame.forecast:5.0f} ± {frame.spread:3.0f}   regret "
         )
         room = console.width - len(text)
-        text += spark(regrets, max(5, min(40, room)))
+        length = max(5, min(40, room))
+        text += spark(regrets, length)
         console.print(text, highlight=False, soft_wrap=True)
 
     return show

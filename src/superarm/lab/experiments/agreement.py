@@ -49,7 +49,7 @@ def agree(before: Any, now: Any) -> bool:
 def _mappings_agree(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     if before.keys() != now.keys():
         return False
-    return all(agree(before[key], now[key]) for key in now)
+    return all(agree(before[key], value) for key, value in now.items())
 
 
 def _sequences_agree(before: Sequence[Any], now: Sequence[Any]) -> bool:

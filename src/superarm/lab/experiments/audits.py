@@ -76,8 +76,11 @@ def _shares_of_cells(
 def _share_used(audit: Mapping[str, Any], noise_variance: float) -> float:
     """Σσ² of a cell over what Lemma A.12 allows."""
     gained = float(np.nansum(audit["information"], dtype=float))
-    largest = max(float(np.nanmax(audit["largest_eigenvalue"])), 0.0)
+    largest = float(np.nanmax(audit["largest_eigenvalue"]))
     allowed = variance_sum_bound(
-        gained, largest_eigenvalue=largest, noise_variance=noise_variance
+        gained,
+        largest_eigenvalue=max(largest, 0.0),
+        noise_variance=noise_variance,
     )
-    return float(np.nansum(audit["variance"], dtype=float) / allowed)
+    variances = np.nansum(audit["variance"], dtype=float)
+    return float(variances / allowed)

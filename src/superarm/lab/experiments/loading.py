@@ -95,7 +95,10 @@ def _import_parts(sources: Any, folder: Path, where: str) -> None:
     """Import modules, and Python files beside the user's own TOML file."""
     require_kind(sources, Sequence[str], f"{where}: imports")
     for source in sources:
-        import_parts(folder / source if source.endswith(".py") else source)
+        if source.endswith(".py"):
+            import_parts(folder / source)
+        else:
+            import_parts(source)
 
 
 def _merge(base: Mapping[str, Any], tables: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,7 +149,8 @@ def _policy_references(experiment: Experiment) -> Iterator[_Reference]:
     for claim in experiment.claims:
         yield _Reference(f"claim {claim['text']!r}", policies_of(claim))
     yield _Reference("rerun", list(experiment.rerun))
-    rivals = [row["versus"] for row in experiment.derived if "versus" in row]
+    compared = [row for row in experiment.derived if "versus" in row]
+    rivals = [row["versus"] for row in compared]
     yield _Reference("derived", rivals)
 
 
@@ -182,11 +186,14 @@ def _setting_keys(experiment: Experiment) -> set[str]:
     problem_keys = own_parameters("problem", experiment.problem["name"])
     keys.update(problem_keys)
     keys.update(_dotted("problem", ["name", *problem_keys]))
-    for name, options in {**experiment.on_request, **experiment.policies}.items():
-        policy_keys = own_parameters("policy", policy_spec(name, options)["name"])
+    policies = {**experiment.on_request, **experiment.policies}
+    for name, options in policies.items():
+        spec = policy_spec(name, options)
+        policy_keys = own_parameters("policy", spec["name"])
         keys.update(policy_keys)
         keys.update(_dotted(name, policy_keys))
-    keys.update(_dotted("feedback", (field.name for field in fields(Lateness))))
+    feedback_keys = [field.name for field in fields(Lateness)]
+    keys.update(_dotted("feedback", feedback_keys))
     return keys - {"name"}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -115,10 +115,10 @@ class Plan:
         pin_blas_threads()
         # Not every experiment was read from a file: some are put together by hand.
         experiment = Experiment.from_mapping(experiment.as_json(), experiment.id)
-        fixed, settings = expand_settings({**experiment.sweep, **(overrides or {})})
-        base, settings, variants = _settle_sources(
-            experiment.with_setting(fixed), settings
-        )
+        swept = {**experiment.sweep, **(overrides or {})}
+        fixed, settings = expand_settings(swept)
+        fixed_experiment = experiment.with_setting(fixed)
+        base, settings, variants = _settle_sources(fixed_experiment, settings)
         rounds = base.rounds if rounds is None else rounds
         seeds = base.seeds if seeds is None else seeds
         with errors_about(base.id):
@@ -128,6 +128,10 @@ class Plan:
         _check_size(len(settings), seeds, len(base.policies))
         starts, first = find_starts(variants[0], states, seed=first_seed, rounds=rounds)
         facts_about = partial(rehearse, seed=first_seed, first=first, starts=starts)
+        facts = [
+            facts_about(variant, variant.policies, rounds=rounds)
+            for variant in variants
+        ]
         plan = cls(
             experiment=base,
             policies=tuple(base.policies),
@@ -137,34 +141,43 @@ class Plan:
             settings=settings,
             fixed=fixed,
             variants=variants,
-            facts=[
-                facts_about(variant, variant.policies, rounds=rounds)
-                for variant in variants
-            ],
+            facts=facts,
             out=out,
             starts=starts,
             first=first,
         )
         plan._check_metrics()
+        reruns = plan._shorter_plans(facts_about)
+        return replace(plan, reruns=reruns)
+
+    def _shorter_plans(self, facts_about: Callable[..., Facts]) -> list[Plan]:
+        """Plans for the shorter horizons, of the policies that are run again for them.
+
+        Args:
+            facts_about: rehearses policies in a variant of the experiment, for some rounds.
+        """
+        base = self.experiment
         rerun = base.rerun or base.policies
-        rerun_policies = tuple(name for name in base.policies if name in rerun)
-        reruns = []
+        policies = tuple(name for name in base.policies if name in rerun)
+        if not policies:
+            return []
+        plans = []
         for horizon in base.horizons:
-            if not rerun_policies or horizon >= rounds:
+            if horizon >= self.rounds:
                 continue
             facts = [
-                facts_about(variant, rerun_policies, rounds=horizon)
-                for variant in variants
+                facts_about(variant, policies, rounds=horizon)
+                for variant in self.variants
             ]
             shorter = replace(
-                plan,
-                policies=rerun_policies,
+                self,
+                policies=policies,
                 rounds=horizon,
                 facts=facts,
-                out=out / "horizons" / str(horizon),
+                out=self.out / "horizons" / str(horizon),
             )
-            reruns.append(shorter)
-        return replace(plan, reruns=reruns)
+            plans.append(shorter)
+        return plans
 
     def _check_metrics(self) -> None:
         """Refuse a metric that no setting has, where every problem states which it has."""
@@ -235,9 +248,10 @@ class Plan:
 
     def _has(self, policy: str, setting_index: int, seed: int) -> bool:
         """Whether all files of a cell are on disk."""
-        audited = policy in self.facts[setting_index].audited
         file = f"{cell_name(policy, setting_index, seed)}.npz"
-        folders = FOLDERS_OF_AUDITED if audited else FOLDERS_OF_ANY
+        folders: Sequence[str] = FOLDERS_OF_ANY
+        if policy in self.facts[setting_index].audited:
+            folders = FOLDERS_OF_AUDITED
         return all((self.out / folder / file).is_file() for folder in folders)
 
     # --- run.json --------------------------------------------------------------------------

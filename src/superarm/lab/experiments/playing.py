@@ -11,14 +11,14 @@ import numpy as np
 from superarm.core import Policy
 from superarm.core.plugins import import_parts
 from superarm.core.streams import stream
-from superarm.lab.results.curves import thinned
+from superarm.lab.results.curves import spaced_rounds
 from superarm.lab.results.formats import setting_text
 from superarm.lab.simulation import Trace, simulate, write_trace
 from superarm.lab.simulation.illustrations import (
     TreeMasses,
     TruthRecord,
+    write_illustration,
     write_masses,
-    write_shown,
 )
 from superarm.models.worlds import HasRoadMap, World
 from superarm.movement import frt_tree
@@ -43,23 +43,25 @@ def play(task: Task) -> list[RestartReason]:
     for source in task.imports:
         import_parts(source)
     plan = task.plan
-    chart = task.experiment.chart
-    world = task.experiment.build_problem(seed=task.seed, horizon=plan.horizon)
+    experiment = task.experiment
+    world = experiment.build_problem(seed=task.seed, horizon=plan.horizon)
+    shows_tree = task.shown and experiment.chart.get("tree")
     if task.shown and isinstance(world, HasRoadMap):
-        write_shown(plan.out, task.setting_index, world.road_map())
-    if task.shown and chart.get("truth"):
+        write_illustration(plan.out, task.setting_index, world.road_map())
+    if task.shown and experiment.chart.get("truth"):
         _write_truth(task, world)
     reasons: list[RestartReason] = []
     # Policies that have come equally far play side by side.
     groups: defaultdict[int, dict[str, StartedPolicy]] = defaultdict(dict)
     for name in task.policies:
-        policy = task.experiment.build_policy(name, world)
+        policy = experiment.build_policy(name, world)
         cell = Cell(plan.out, name, task.setting_index, task.seed)
         resumed = resume_shorter_run(cell, policy, world, plan.rounds)
         if isinstance(resumed, StartedPolicy):
             started = resumed
         else:
-            started = StartedPolicy(warm_start(policy, plan.starts.get(name)), None)
+            start = plan.starts.get(name)
+            started = StartedPolicy(warm_start(policy, start), None)
         if isinstance(resumed, RestartReason):
             reasons.append(resumed)
         groups[started.rounds][name] = started
@@ -67,11 +69,12 @@ def play(task: Task) -> list[RestartReason]:
         policies = {name: started.policy for name, started in group.items()}
         traces = _simulate(task, world, group, policies)
         # Before the traces: a task that stops here is run again.
-        if task.shown and chart.get("tree"):
+        if shows_tree:
             _write_masses(task, policies)
         for trace in traces.values():
-            write_trace(plan.out, replace(trace, setting_index=task.setting_index))
-    if task.shown and chart.get("tree"):
+            trace_of_setting = replace(trace, setting_index=task.setting_index)
+            write_trace(plan.out, trace_of_setting)
+    if shows_tree:
         _write_tree(task, world)
     return reasons
 
@@ -111,19 +114,22 @@ def _simulate(
 def _write_truth(task: Task, world: World) -> None:
     """The means of all arms in some rounds."""
     plan = task.plan
-    steps = thinned(plan.rounds)
-    offers = [world.offer(plan.first - 1 + step) for step in steps.tolist()]
-    means = np.stack([world.means(offer) for offer in offers])
-    record = TruthRecord(steps, means, offers[0].arms.features)
-    write_shown(plan.out, task.setting_index, record)
+    steps = spaced_rounds(plan.rounds)
+    before_first = plan.first - 1
+    offers = [world.offer(before_first + step) for step in steps.tolist()]
+    means = [world.means(offer) for offer in offers]
+    features = offers[0].arms.features
+    record = TruthRecord(steps, np.stack(means), features)
+    write_illustration(plan.out, task.setting_index, record)
 
 
 def _write_tree(task: Task, world: World) -> None:
     """The tree of the problem's metric, if it has one."""
     metric = world.model.metric
     if metric is not None:
-        tree = frt_tree(metric, stream(task.seed, "tree", 0))
-        write_shown(task.plan.out, task.setting_index, tree)
+        rng = stream(task.seed, "tree", 0)
+        tree = frt_tree(metric, rng)
+        write_illustration(task.plan.out, task.setting_index, tree)
 
 
 def _write_masses(task: Task, policies: Mapping[str, Policy]) -> None:

@@ -135,7 +135,8 @@ class Experiment:
         """
         tables = _VariableTables(self)
         # The problem's name comes first: it decides which other parameters there are.
-        for key in sorted(setting, key=lambda key: key != "problem.name"):
+        keys = sorted(setting, key=lambda key: key != "problem.name")
+        for key in keys:
             tables.set(key, setting[key])
         as_plain(tables.as_json(), self.id)  # else run.json could not describe the run
         check_problem(tables.problem, self.id)
@@ -268,7 +269,9 @@ def _with_tuples(data: Mapping[str, Any]) -> dict[str, Any]:
     """The tables with lists as tuples; a single figure may be a text."""
     tables = dict(data)
     figure = data.get("figure") or ()
-    tables["figure"] = (figure,) if isinstance(figure, str) else figure
+    if isinstance(figure, str):
+        figure = (figure,)
+    tables["figure"] = figure
     for key in _LISTS:
         tables[key] = tuple(tables.get(key, ()))
     return tables

@@ -48,9 +48,11 @@ class _Rows:
         """
         run = self.run
         for name in run.metrics_at(index):
-            totals = run.cumulative(policy, index, name)[:, -1]
+            sums = run.cumulative(policy, index, name)
+            totals = sums[:, -1]
             metric = run.metric(name, index)
-            self._add(run, policy, index, row_name(name), totals, metric)
+            row = row_name(name)
+            self._add(run, policy, index, row, totals, metric)
 
     def add_derived(self, policy: str, index: int, derived: Mapping[str, Any]) -> None:
         """Add the row of a ``[[derived]]`` table, where the run has what it is computed from.
@@ -60,14 +62,17 @@ class _Rows:
             index: of the setting.
             derived: the table.
         """
-        values = _derived_values(self.run, policy, index, derived)
+        run = self.run
+        values = _derived_values(run, policy, index, derived)
         if values is None:
             return
-        source = self.run.metric(derived.get("metric", "regret"), index)
-        unit = "" if "versus" in derived else source.unit
         name = derived["name"]
-        metric = Metric(name.replace("_", " "), unit, "ratio", source.better)
-        self._add(self.run, policy, index, name, values, metric)
+        source_name = derived.get("metric", "regret")
+        source = run.metric(source_name, index)
+        unit = "" if "versus" in derived else source.unit
+        label = name.replace("_", " ")
+        metric = Metric(label, unit, "ratio", source.better)
+        self._add(run, policy, index, name, values, metric)
 
     def add_horizon(self, shorter: Run) -> None:
         """Add the regret of policies that were run again for a shorter horizon.
@@ -79,7 +84,8 @@ class _Rows:
             regret = shorter.metric("regret", index)
             metric = regret._replace(label="cumulative regret at horizon")
             for policy in shorter.policies:
-                totals = shorter.cumulative(policy, index)[:, -1]
+                sums = shorter.cumulative(policy, index)
+                totals = sums[:, -1]
                 self._add(shorter, policy, index, _AT_HORIZON, totals, metric)
 
     def _add(

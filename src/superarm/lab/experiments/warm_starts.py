@@ -97,10 +97,11 @@ def find_starts(
             )
         else:
             starts[name] = Start.from_file(Path(file))
-    all_states = [start.state() for start in (*starts.values(), *unassigned)]
-    first = 1 + max(map(last_step, all_states), default=0)
+    all_starts = [*starts.values(), *unassigned]
+    last_steps = [last_step(start.state()) for start in all_starts]
+    last = max(last_steps, default=0)
     for start in unassigned:
-        world = experiment.build_problem(seed=seed, horizon=first - 1 + rounds)
+        world = experiment.build_problem(seed=seed, horizon=last + rounds)
         policies = {
             name: experiment.build_policy(name, world) for name in experiment.policies
         }
@@ -109,7 +110,7 @@ def find_starts(
         }
         owner = _owner_of(start, candidates)
         starts[owner] = start
-    return WarmStarts(starts, first)
+    return WarmStarts(starts, first=last + 1)
 
 
 def _owner_of(start: Start, candidates: Mapping[str, Policy]) -> str:

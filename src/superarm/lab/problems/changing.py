@@ -27,7 +27,7 @@ from superarm.core import (
 from superarm.core.capabilities import HasMetrics, Metric
 from superarm.core.streams import Streams
 from superarm.kernels import Kernel, SquaredExponential
-from superarm.kernels.drawing import DenseRoot
+from superarm.kernels.roots import DenseRoot
 from superarm.models import Model
 from superarm.models.worlds import GaussianNoise
 
@@ -82,11 +82,16 @@ def draws_of(kernel: Kernel, points: Floats) -> Callable[[Floats], Floats]:
     if features is None:
         root = DenseRoot(kernel, points)
         return lambda normals: root.times(normals[None])[0]
-    Phi = features(points)
+    return _draws_of_features(features(points))
+
+
+def _draws_of_features(Phi: Floats) -> Callable[[Floats], Floats]:
+    """Draws with the symmetric root A^½ = Q S Qᵀ of the covariance A = ΦΦᵀ."""
     values, vectors = np.linalg.eigh(Phi.T @ Phi)  # S², and V with Φ V = Q S
     significant = values > _NEGLIGIBLE * values.max()
     S = np.sqrt(values[significant])
-    Q = Phi @ (vectors[:, significant] / S)
+    V = vectors[:, significant]
+    Q = Phi @ (V / S)
     return lambda normals: Q @ (S * (Q.T @ normals))
 
 
@@ -122,7 +127,8 @@ class ChangingArms(GaussianNoise, HasMetrics):
 
     def value(self, offer: Offer, decision: Decision) -> float:
         positions = decision.positions
-        return self._worth(offer, self.means(offer)[positions], positions)
+        means = self.means(offer)
+        return self._worth(offer, means[positions], positions)
 
     def best(self, offer: Offer) -> Best:
         means = self.means(offer)
@@ -131,7 +137,8 @@ class ChangingArms(GaussianNoise, HasMetrics):
         if not oracle.deterministic:  # then it gets a stream of its own in every round
             rng = Streams(self.seed, "benchmark").at(offer.step)
         _, positions, guarantee = oracle.select(means, offer.structure, rng)
-        return Best(self._worth(offer, means[positions], positions), guarantee)
+        worth = self._worth(offer, means[positions], positions)
+        return Best(worth, guarantee)
 
     @property
     def measures(self) -> Mapping[str, Metric]:

@@ -30,7 +30,7 @@ class Channels(ChangingArms):
 
     Args:
         channels: Number of channels, each for at most one user.
-        users: Mean of the Poisson number of users in a round.
+        users: Mean of the Poisson number of users in a round; it must exceed ``channels``.
         barred: Share of channels that a user's device cannot use.
         noise_std: Standard deviation of the noise.
     """
@@ -50,12 +50,14 @@ class Channels(ChangingArms):
         store(self, horizon=horizon, channels=channels, users=users)
         store(self, barred=barred, noise_std=noise_std)
         oracle = Matching(pairs=channels)
+        # The model reads the noise and the horizon that were just stored.
         model = self._unit_model(oracle, most_arms=channels * most_arrivals(users))
         interpretations = {
             "data": "synthetic users and channels; the paper describes the problem but does not run it",
-            "users": f"a Poisson number, drawn again until it is above {self.channels}",
-            "pairs": f"each user cannot use about {self.barred:.0%} of the channels: those pairs are "
-            "not offered",
+            "users": f"a Poisson number, drawn again until it is above {channels} and at most "
+            f"{most_arrivals(users)}",
+            "pairs": f"each user cannot use about {barred:.0%} of the channels: those pairs are "
+            "not offered; the first user can always use the first channel",
         }
         streams = Streams(self.seed, "offer")
         store(self, model=model, interpretations=interpretations, _streams=streams)
@@ -64,19 +66,29 @@ class Channels(ChangingArms):
         rng = self._streams.at(step)
         users = arrivals(rng, self.users, self.channels)
         shape = (users, self.channels)
-        distance = np.sqrt(rng.random((users, 1)))
+        # Uniform over a disc: the share of it within a radius is the radius squared.
+        squares = rng.random((users, 1))
+        distance = np.sqrt(squares)
         busy = rng.random((1, self.channels))
         suits = rng.random(shape)
         is_open = rng.random(shape) >= self.barred
         is_open[0, 0] = True  # there is always something to choose
         user, channel = np.nonzero(is_open)
-        columns = [distance[user, 0], busy[0, channel], suits[user, channel]]
+        contexts = [
+            distance[user, 0],
+            busy[0, channel],
+            suits[user, channel],
+        ]
+        features = np.stack(contexts, axis=1)
         pairs = zip(user.tolist(), channel.tolist(), strict=True)
         ids = [(step, *pair) for pair in pairs]
-        arms = Arms(ids=ids, features=np.stack(columns, axis=1))
-        return Offer(step=step, arms=arms, structure=Pairs(left=user, right=channel))
+        arms = Arms(ids=ids, features=features)
+        structure = Pairs(left=user, right=channel)
+        return Offer(step=step, arms=arms, structure=structure)
 
     def means(self, offer: Offer) -> Floats:
         distance, busy, suits = offer.arms.features.T
-        outcomes: Floats = (1.0 - distance**2) * (1.0 - 0.8 * busy) * np.sqrt(suits)
+        signal = 1.0 - distance**2
+        free = 1.0 - 0.8 * busy
+        outcomes: Floats = signal * free * np.sqrt(suits)
         return outcomes

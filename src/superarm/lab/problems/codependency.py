@@ -99,7 +99,8 @@ class Codependency(ChangingArms):
         rng = self._streams.at(step)
         count = arrivals(rng, self.arrivals, self.k)
         numbers = rng.choice(self.pool, size=count, replace=False)
-        arms = Arms(ids=numbers.tolist(), features=self.contexts[numbers])
+        contexts = self.contexts[numbers]
+        arms = Arms(ids=numbers.tolist(), features=contexts)
         return Offer(step=step, arms=arms)
 
     def means(self, offer: Offer) -> Floats:

@@ -111,8 +111,9 @@ class Crowdsourcing(ChangingArms):
         squares = self._arrivals(rng)
         count = len(squares)
         contexts = np.empty((count, 3))
+        distances = np.sqrt(squares / REACH_SQUARED)
         # A square just under ½ may round to a distance just over 1.
-        contexts[:, 0] = np.minimum(np.sqrt(squares / REACH_SQUARED), 1.0)
+        contexts[:, 0] = np.minimum(distances, 1.0)
         contexts[:, 1] = rng.random()  # the task's easiness
         contexts[:, 2] = rng.random(count)  # the workers' batteries
         # Ids are never used again in another round.
@@ -130,7 +131,8 @@ class Crowdsourcing(ChangingArms):
                 near = np.flatnonzero(squares < REACH_SQUARED)
                 if len(near) == 0:
                     continue
-                workers = near[rng.integers(len(near), size=count)]
+                numbers = rng.integers(len(near), size=count)
+                workers = near[numbers]
             else:
                 workers = rng.integers(len(squares), size=count, dtype=np.intp)
                 workers = workers[squares[workers] < REACH_SQUARED]
@@ -162,7 +164,8 @@ def _synthetic_city() -> _Places:
     spreads = rng.uniform(0.03, 0.12, size=_CENTRES)
     weights = rng.dirichlet(np.ones(_CENTRES))
     centre = rng.choice(_CENTRES, size=_PLACES, p=weights)  # of each place
-    offsets = spreads[centre, None] * rng.standard_normal((_PLACES, 2))
+    normals = rng.standard_normal((_PLACES, 2))
+    offsets = spreads[centre, None] * normals
     positions = _to_unit_square(centres[centre] + offsets)
     origin = f"{_PLACES} places around twelve centres, synthetic data"
     return _Places(positions, origin)

@@ -111,17 +111,21 @@ class DriftingFunction(ChangingArms):
         truths = self._truths  # by step, as far as they were needed
         while len(truths) < offer.step:
             rng = self._streams.at(len(truths) + 1)
-            truth = self._draw(rng.standard_normal(len(self._arms)))
+            normals = rng.standard_normal(len(self._arms))
+            truth = self._draw(normals)
             if truths:
-                previous = np.sqrt(1.0 - self.epsilon) * truths[-1]
-                truth = previous + np.sqrt(self.epsilon) * truth
+                remaining = np.sqrt(1.0 - self.epsilon) * truths[-1]
+                added = np.sqrt(self.epsilon) * truth
+                truth = remaining + added
             truths.append(read_only(truth))
         return truths[offer.step - 1]
 
 
 def _grid(side: int, dimension: int) -> Floats:
-    axes = [np.linspace(0.0, 1.0, side)] * dimension
-    return np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, dimension)
+    axis = np.linspace(0.0, 1.0, side)
+    coordinates = np.meshgrid(*[axis] * dimension)
+    points = np.stack(coordinates, axis=-1)
+    return points.reshape(-1, dimension)
 
 
 @lru_cache(maxsize=4)

@@ -78,9 +78,11 @@ class FiniteProblem(GaussianNoise, TableProblem, SharedData):
     _best: Best = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        truth = read_only(as_vector(self.truth, "truth", length=len(self.arms)))
+        truth = as_vector(self.truth, "truth", length=len(self.arms))
+        truth = read_only(truth)
         as_number(self.noise_std, "noise_std", 0.0)
-        if not 0.0 <= as_number(self.shared_data, "shared_data") < 1.0:
+        shared_data = as_number(self.shared_data, "shared_data")
+        if not 0.0 <= shared_data < 1.0:
             raise InputError(
                 f"shared_data must be at least 0 and below 1, got {self.shared_data!r}"
             )
@@ -92,11 +94,13 @@ class FiniteProblem(GaussianNoise, TableProblem, SharedData):
 
         For an exact oracle it is the best feasible super arm.
         """
-        sign = 1.0 if self.model.direction == "maximize" else -1.0
+        model = self.model
+        structure = self.structure
+        sign = 1.0 if model.direction == "maximize" else -1.0
         rng = np.random.default_rng(0)
-        selection = self.model.oracle.select(sign * truth, self.structure, rng)
+        selection = model.oracle.select(sign * truth, structure, rng)
         positions = selection.positions
-        worth = self.model.reward.worth(truth[positions], positions, self.structure)
+        worth = model.reward.worth(truth[positions], positions, structure)
         return Best(worth, selection.guarantee, self.optimum)
 
     @property

@@ -76,11 +76,19 @@ def landscape(
 def _heights(points: Floats, hills: int, rng: Rng) -> Floats:
     centres = rng.uniform(0.05, 0.95, (hills, 2))
     widths = rng.uniform(0.08, 0.22, hills)
-    signs = np.where(rng.random(hills) < 0.3, -0.6, 1.0)  # some are hollows
+    is_hollow = rng.random(hills) < 0.3
+    signs = np.where(is_hollow, -0.6, 1.0)
     sizes = signs * rng.uniform(0.5, 1.0, hills)
-    squares = ((points[:, None, :] - centres) ** 2).sum(axis=2)  # (n, hills)
-    bumps = sizes * np.exp(-0.5 * squares / widths**2)
+    offsets = points[:, None, :] - centres  # (n, hills, 2)
+    squares = (offsets**2).sum(axis=2)  # (n, hills)
+    exponents = -0.5 * squares / widths**2
+    bumps = sizes * np.exp(exponents)
     heights = bumps.sum(axis=1)
+    return _standardise(heights)
+
+
+def _standardise(heights: Floats) -> Floats:
+    """Heights of mean 0 and standard deviation 1; zeros where all are equal."""
     spread = heights.std()
     if spread == 0.0:
         spread = 1.0

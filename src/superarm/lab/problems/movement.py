@@ -75,7 +75,8 @@ class MovementProblem(ChangingArms, MovementWorld):
         """α as a number."""
         if isinstance(self.alpha, str):
             require_choice(self.alpha, "alpha", ("theorem-1",))
-            return 1.0 + float(np.log(len(self.metric))) ** 2
+            log_n = float(np.log(len(self.metric)))
+            return 1.0 + log_n**2
         return as_number(self.alpha, "alpha", 0.0, LARGEST)
 
     @property
@@ -111,7 +112,8 @@ class MovementProblem(ChangingArms, MovementWorld):
         first = number * self.span + 1
         stop = min(first + self.span, self.horizon + 1)
         offers = [self.offer(step) for step in range(first, stop)]
-        costs = np.stack([self.means(offer) for offer in offers])
+        means = [self.means(offer) for offer in offers]
+        costs = np.stack(means)  # (span, n)
         start = start_of(offers[0])
         assert start is not None
         return offline_optimum(costs, self.metric, start)
@@ -123,7 +125,8 @@ class MovementProblem(ChangingArms, MovementWorld):
             offer: The round's offer.
         """
         way, position = self.way(offer.step)
-        return Best(float(way.service[position] + way.movement[position]))
+        cost = way.service[position] + way.movement[position]
+        return Best(float(cost))
 
     def value(self, offer: Offer, decision: Decision) -> float:
         return sum(self._paid(offer, decision))
@@ -135,11 +138,13 @@ class MovementProblem(ChangingArms, MovementWorld):
                 f"{len(decision.positions)} arms were chosen; take one action in a round"
             )
         action = int(decision.positions[0])
-        service = float(self.means(offer)[action])
+        means = self.means(offer)
+        service = float(means[action])
         previous = start_of(offer)
         if previous is None:
             return Costs(service, 0.0)
-        return Costs(service, float(self.metric.distances[previous, action]))
+        distance = self.metric.distances[previous, action]
+        return Costs(service, float(distance))
 
     @property
     def measures(self) -> Mapping[str, Metric]:
@@ -227,25 +232,31 @@ class MovementField(MovementProblem):
         as_count(self.episode, "episode")
         noise_std = as_noise_std(self.noise_std)
         kernel = SquaredExponential(lengthscale=lengthscale)
-        contexts = np.sort(stream(self.seed, "contexts", 0).random(count))
+        contexts = stream(self.seed, "contexts", 0).random(count)
+        contexts = np.sort(contexts)
         axis = np.linspace(0.0, 1.0, side)
-        grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-        normals = stream(self.seed, "truth", 0).standard_normal((count, side, side))
+        coordinates = np.meshgrid(axis, axis, indexing="ij")
+        grid = np.stack(coordinates, axis=-1).reshape(-1, 2)
+        rng = stream(self.seed, "truth", 0)
+        normals = rng.standard_normal((count, side, side))
         draw = _draw_product(kernel, (contexts, axis, axis), normals)
-        drawn = draw.values
-        cost_range = float(np.ptp(drawn))
+        costs = draw.values
+        lowest = costs.min()
+        cost_range = float(np.ptp(costs))
         if cost_range < _LEAST_RANGE:
             raise InputError(
                 f"lengthscale is {lengthscale:g}, so long that costs do not differ"
             )
-        scale = rho / (1.0 + rho) / (cost_range if self.scaled else 1.0)
+        scale = rho / (1.0 + rho)
+        if self.scaled:
+            scale /= cost_range
         metric = PointMetric(points=grid, scale=1.0 / (1.0 + rho))
         model = Model(
             kernel=SquaredExponential(lengthscale=lengthscale, variance=scale**2),
             noise_variance=(noise_std * scale) ** 2,
             oracle=TopK(k=1),
             horizon=as_count(self.horizon, "horizon"),
-            mean=-float(drawn.min()) * scale,
+            mean=-float(lowest) * scale,
             direction="minimize",
             norm_bound=draw.norm,
             noise_bound=noise_std * scale,
@@ -253,33 +264,37 @@ class MovementField(MovementProblem):
             most_arms=len(grid),
             metric=metric,
         )
-        shape = "shifted to a minimum of 0"
-        if self.scaled:
-            shape += " and scaled to the range [0, 1]"
         arms = []
         for context in contexts:
             column = np.full(len(grid), context)
-            arms.append(Arms.numbered(np.column_stack([grid, column])))
+            features = np.column_stack([grid, column])
+            arms.append(Arms.numbered(features))
         store(
             self,
             model=model,
             _noise_std=noise_std * scale,
-            interpretations={
-                "truth": f"a draw of the Gaussian process on the grid and the contexts, {shape}; the "
-                "prior mean, the kernel and the noise that learners are told are changed to match",
-                "weights": f"ρ = {rho:g}: service × {rho / (1 + rho):.3g}, distance × "
-                f"{1 / (1 + rho):.3g}",
-                "episodes": f"{self.episode} rounds each; every start is drawn, and so is the context "
-                "of every round",
-                "regret": "against the cheapest way through each episode, found with all costs known: "
-                "eq. 3 with α = 1 and β = 0; in a single round it may be negative",
-            },
+            interpretations=self._interpretations(rho),
             _arms=arms,
-            _costs=(drawn - drawn.min()).reshape(count, -1) * scale,
+            _costs=(costs - lowest).reshape(count, -1) * scale,
             _draws=Streams(self.seed, "offer"),
             _starts=Streams(self.seed, "start"),
         )
         self._check_regret()
+
+    def _interpretations(self, rho: float) -> Mapping[str, str]:
+        shape = "shifted to a minimum of 0"
+        if self.scaled:
+            shape += " and scaled to the range [0, 1]"
+        return {
+            "truth": f"a draw of the Gaussian process on the grid and the contexts, {shape}; the "
+            "prior mean, the kernel and the noise that learners are told are changed to match",
+            "weights": f"ρ = {rho:g}: service × {rho / (1 + rho):.3g}, distance × "
+            f"{1 / (1 + rho):.3g}",
+            "episodes": f"{self.episode} rounds each; every start is drawn, and so is the context "
+            "of every round",
+            "regret": "against the cheapest way through each episode, found with all costs known: "
+            "eq. 3 with α = 1 and β = 0; in a single round it may be negative",
+        }
 
     @property
     def span(self) -> int:
@@ -290,8 +305,10 @@ class MovementField(MovementProblem):
         number, position = divmod(step - 1, self.episode)
         if position > 0:
             return Offer(step=step, arms=arms)
-        start = np.array([self._starts.at(number).integers(len(self.metric))])
-        return Offer(step=step, arms=arms, previous_action=start, begins=True)
+        rng = self._starts.at(number)
+        start = rng.integers(len(self.metric))
+        previous_action = np.array([start])
+        return Offer(step=step, arms=arms, previous_action=previous_action, begins=True)
 
     def _context(self, step: int) -> int:
         """The number of the context that a round draws."""
@@ -321,15 +338,19 @@ def _draw_product(
         root = _root(kernel, points)
         product = np.tensordot(root, values, axes=(1, position))
         values = np.moveaxis(product, 0, position)
+        axis_variances = np.sum(root**2, axis=0)  # (length of the axis,)
         others = [axis for axis in range(3) if axis != position]
-        variances = variances * np.expand_dims(np.sum(root**2, axis=0), others)
+        variances = variances * np.expand_dims(axis_variances, others)
     # Directions that nobody could see are left out of the norm.
     visible = variances > _VISIBLE * variances.max()
-    norm = float(np.sqrt(np.sum(normals[visible] ** 2)))
-    return _Draw(values, norm)
+    square = np.sum(normals[visible] ** 2)
+    return _Draw(values, float(np.sqrt(square)))
 
 
 def _root(kernel: SquaredExponential, points: Floats) -> Floats:
     """A square root of the covariance at points on a line, (n, n)."""
-    values, vectors = np.linalg.eigh(kernel(points[:, None], points[:, None]))
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+    column = points[:, None]
+    K = kernel(column, column)
+    values, vectors = np.linalg.eigh(K)
+    values = np.maximum(values, 0.0)
+    return np.asarray(vectors * np.sqrt(values))

@@ -81,6 +81,25 @@ class _Catalogue(NamedTuple):
         """The number of films."""
         return len(self.films) - 1
 
+    def pairs_of(self, films: Ints) -> _Pairs:
+        """All ratings of some films, film by film.
+
+        Args:
+            films: Numbers of the films.
+        """
+        lengths = np.diff(self.films)  # ratings of every film
+        counts = lengths[films]
+        ends = np.cumsum(counts)  # of the films' ratings among the pairs
+        starts = ends - counts
+        # From a position among the pairs to one in the catalogue.
+        shifts = np.repeat(self.films[films] - starts, counts)
+        ratings = shifts + np.arange(ends[-1])
+        return _Pairs(
+            film=np.repeat(films, counts),
+            viewer=self.viewer[ratings],
+            context=self.context[ratings],
+        )
+
 
 class _Pairs(NamedTuple):
     """Films and viewers of a round's arms."""
@@ -162,15 +181,24 @@ class Movies(ChangingArms):
 
     def _check_parameters(self) -> None:
         k = as_count(self.k, "k")
-        store(self, horizon=as_count(self.horizon, "horizon"), k=k)
-        store(self, films=as_count(self.films, "films", k + 1, 10**5))
-        store(self, viewers=as_count(self.viewers, "viewers", 1, 10**6))
+        horizon = as_count(self.horizon, "horizon")
+        films = as_count(self.films, "films", k + 1, 10**5)
+        viewers = as_count(self.viewers, "viewers", 1, 10**6)
         least_stars = as_number(self.least_stars, "least_stars", _FEWEST_STARS, 5.0)
-        store(self, least_stars=least_stars)
+        store(
+            self,
+            k=k,
+            horizon=horizon,
+            films=films,
+            viewers=viewers,
+            least_stars=least_stars,
+        )
         if self.least_ratings is not None:
-            store(self, least_ratings=as_count(self.least_ratings, "least_ratings"))
+            least_ratings = as_count(self.least_ratings, "least_ratings")
+            store(self, least_ratings=least_ratings)
         if self.first_year is not None:
-            store(self, first_year=as_count(self.first_year, "first_year", 1995, 2100))
+            first_year = as_count(self.first_year, "first_year", 1995, 2100)
+            store(self, first_year=first_year)
         if self.horizon > _MOST_ROUNDS:
             raise InputError(
                 f"horizon is {self.horizon}; it must be at most {_MOST_ROUNDS:,}, since all rounds are "
@@ -217,26 +245,27 @@ class Movies(ChangingArms):
         catalogue = self._catalogue
         count = arrivals(rng, self.films, self.k)
         films = rng.choice(catalogue.size, size=count, replace=False)
-        starts = catalogue.films[films]
-        counts = np.diff(catalogue.films)[films]
-        # Positions of the films' ratings in the catalogue, film by film.
-        ends = np.cumsum(counts)
-        ratings = np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1])
-        film = np.repeat(films, counts)
-        viewer = catalogue.viewer[ratings]
-        context = catalogue.context[ratings]
-        candidates = np.unique(viewer)
+        pairs = catalogue.pairs_of(films)
+        candidates = np.unique(pairs.viewer)
         viewers = int(rng.poisson(self.viewers))
         if viewers >= len(candidates):
-            return _Pairs(film, viewer, context)
-        present = np.isin(viewer, rng.choice(candidates, size=viewers, replace=False))
-        return _Pairs(film[present], viewer[present], context[present])
+            return pairs
+        audience = rng.choice(candidates, size=viewers, replace=False)
+        present = np.isin(pairs.viewer, audience)
+        return _Pairs(
+            film=pairs.film[present],
+            viewer=pairs.viewer[present],
+            context=pairs.context[present],
+        )
 
     def offer(self, step: int) -> Offer:
         film, viewer, context = self._pairs(step)
-        ids = list(zip(film.tolist(), viewer.tolist(), strict=True))
+        films = film.tolist()
+        viewers = viewer.tolist()
+        ids = list(zip(films, viewers, strict=True))
         arms = Arms(ids=ids, features=context[:, None])
-        return Offer(step=step, arms=arms, structure=Pairs(left=film, right=viewer))
+        structure = Pairs(left=film, right=viewer)
+        return Offer(step=step, arms=arms, structure=structure)
 
     def means(self, offer: Offer) -> Floats:
         return chance_to_watch(offer.arms.features)
@@ -247,12 +276,15 @@ class Movies(ChangingArms):
 
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
         positions = decision.positions
-        watched = noise[positions] < self.means(offer)[positions]
-        return Feedback(positions=positions, rewards=watched.astype(np.float64))
+        chances = self.means(offer)
+        watched = noise[positions] < chances[positions]
+        rewards = watched.astype(np.float64)
+        return Feedback(positions=positions, rewards=rewards)
 
     def best(self, offer: Offer) -> Best:
         best = super().best(offer)
-        optimum = best_coverage(self.means(offer), offer, self.k)
+        chances = self.means(offer)
+        optimum = best_coverage(chances, offer, self.k)
         return best._replace(optimum=optimum)
 
 
@@ -279,15 +311,22 @@ def best_coverage(means: Floats, offer: Offer, k: int) -> float | None:
         missed = Q.sum(axis=1).min()
     elif k == 2:
         QQ = Q @ Q.T
-        missed = min(QQ[a, b] for a, b in combinations(range(len(films)), 2))
+        two_films = combinations(range(len(films)), 2)
+        missed = min(QQ[a, b] for a, b in two_films)
     else:
-        missed = np.inf
-        for a in range(len(films) - 2):
-            later = Q[a + 1 :]
-            QQQ = (Q[a] * later) @ later.T
-            np.fill_diagonal(QQQ, np.inf)
-            missed = min(missed, float(QQQ.min()))
+        missed = _fewest_missed_by_three(Q)
     return float(len(viewers) - missed)
+
+
+def _fewest_missed_by_three(Q: Floats) -> float:
+    """Min over films a < b < c of Σ Q_a Q_b Q_c, the viewers that they do not reach."""
+    missed = np.inf
+    for a in range(len(Q) - 2):
+        later = Q[a + 1 :]
+        QQQ = (Q[a] * later) @ later.T
+        np.fill_diagonal(QQQ, np.inf)
+        missed = min(missed, float(QQQ.min()))
+    return missed
 
 
 @lru_cache(maxsize=4)
@@ -359,17 +398,22 @@ def _contexts(film: Ints, viewer: Ints, taste: Floats, genres: Bools) -> Floats:
     contexts = np.empty(len(film))
     for start in range(0, len(film), _BLOCK):
         block = slice(start, start + _BLOCK)
-        u = taste[viewer[block]]
+        u = taste[viewer[block]]  # (block, genres)
         g = genres[film[block]]
-        contexts[block] = np.einsum("ij,ij->i", u, g) / _MOST_GENRES
+        products = np.einsum("ij,ij->i", u, g)
+        contexts[block] = products / _MOST_GENRES
     return np.minimum(contexts, 1.0)
 
 
 def _tastes(film: Ints, viewer: Ints, stars: Floats, genres: Bools) -> Floats:
     """u of every viewer, (viewers, genres): the mean genres they rated, weighted by stars."""
     weights = np.bincount(viewer, stars)
-    columns = [np.bincount(viewer, stars * marked[film]) for marked in genres.T]
-    return np.stack(columns, axis=1) / np.maximum(weights, 1e-300)[:, None]
+    weights = np.maximum(weights, 1e-300)
+    columns = []
+    for has_genre in genres.T:  # of every film
+        weighted = stars * has_genre[film]
+        columns.append(np.bincount(viewer, weighted))
+    return np.stack(columns, axis=1) / weights[:, None]
 
 
 def _synthetic_ratings() -> Ratings:
@@ -382,14 +426,16 @@ def _synthetic_ratings() -> Ratings:
     expected = _SYNTHETIC_RATINGS * eagerness / eagerness.sum()
     counts = np.maximum(20, np.round(expected)).astype(int)  # ratings of each viewer
     counts = np.minimum(counts, films // 3)
-    rated = [
+    by_viewer = [
         rng.choice(films, size=count, replace=False, p=popularity) for count in counts
     ]
-    film = np.concatenate(rated)
+    film = np.concatenate(by_viewer)
     viewer = np.repeat(np.arange(_SYNTHETIC_VIEWERS), counts)
     genres = _synthetic_genres(rng)
-    stars = np.round(2.0 * rng.normal(3.5, 1.0, len(film))) / 2.0  # in halves
-    return Ratings(film, viewer, np.clip(stars, _FEWEST_STARS, 5.0), genres)
+    opinions = rng.normal(3.5, 1.0, len(film))
+    stars = np.round(2.0 * opinions) / 2.0  # in halves
+    stars = np.clip(stars, _FEWEST_STARS, 5.0)
+    return Ratings(film, viewer, stars, genres)
 
 
 def _synthetic_genres(rng: Rng) -> Bools:
@@ -397,7 +443,8 @@ def _synthetic_genres(rng: Rng) -> Bools:
     genres = _SYNTHETIC_GENRES
     frequencies = rng.dirichlet(np.full(genres, 0.6))
     table = np.zeros((_SYNTHETIC_FILMS, genres), dtype=np.bool_)
-    counts = 1 + np.minimum(rng.poisson(1.3, _SYNTHETIC_FILMS), 9)
+    further = rng.poisson(1.3, _SYNTHETIC_FILMS)
+    counts = 1 + np.minimum(further, 9)
     for film, count in enumerate(counts):
         chosen = rng.choice(genres, size=count, replace=False, p=frequencies)
         table[film, chosen] = True

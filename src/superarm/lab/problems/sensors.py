@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import gcd, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
@@ -74,7 +75,8 @@ class SensorRows:
         parts = np.array_split(self.learn, self.folds)
         test = parts.pop(seed % self.folds)
         origin = f"{self.origin}. Tested on learning rows, of which {len(test)} in a row are held out"
-        return replace(self, learn=np.concatenate(parts), test=test, origin=origin)
+        learn = np.concatenate(parts)
+        return replace(self, learn=learn, test=test, origin=origin)
 
 
 @register("problem", "temperature-sensors")
@@ -235,11 +237,13 @@ def repair_glitches(readings: Floats, below: float) -> Floats:
     """
     repaired = np.array(readings)
     rows = np.arange(len(repaired))
-    for sensor in np.flatnonzero((repaired < below).any(axis=0)):
+    has_glitches = (repaired < below).any(axis=0)  # by sensor
+    for sensor in np.flatnonzero(has_glitches):
         series = repaired[:, sensor]
         good = series >= below
         glitches = ~good
-        series[glitches] = np.interp(rows[glitches], rows[good], series[good])
+        between = np.interp(rows[glitches], rows[good], series[good])
+        series[glitches] = between
     return repaired
 
 
@@ -270,30 +274,24 @@ def _sensor_problem(
         turn = seed // rows.folds
         rows = rows.held_out(seed)
     if units == "unit":
-        largest = float(np.sqrt(rows.learn.var(axis=0, ddof=1).max()))
+        variances = rows.learn.var(axis=0, ddof=1)
+        largest = float(np.sqrt(variances.max()))
         rows = replace(rows, learn=rows.learn / largest, test=rows.test / largest)
     fraction = as_positive(noise_fraction, "noise_fraction")
     covariance = np.cov(rows.learn, rowvar=False)
     n = len(covariance)
     mean = rows.learn.mean(axis=0) if prior_mean == "learned" else np.zeros(n)
-    noise_variance = fraction * float(np.trace(covariance)) / n
-
-    def norms_of(readings: Floats) -> Floats:
-        weights = (readings - mean).T
-        if norm != "printed":
-            weights = representer(covariance, noise_variance, weights)
-        return hilbert_norm(covariance, weights)
-
-    norms = norms_of(rows.learn)
-    relative_norm = norms_of(rows.test).max() / norms.mean()
-    pick = "largest" if norm == "largest" else "mean"
-    length = "√(fᵀKf), as printed" if norm == "printed" else "√(αᵀKα), α = (K + R²I)⁻¹f"
+    total_variance = float(np.trace(covariance))
+    noise_variance = fraction * total_variance / n
+    norm_bound = _norm_bound(rows, mean, covariance, noise_variance, norm)
+    # The kernel is a table: an arm's only feature is its row number in it.
+    numbers = np.arange(n, dtype=np.float64)
+    tested_row = row_of_seed(turn, len(rows.test))
     return kernelized_problem(
-        # The kernel is a table: an arm's only feature is its row number in it.
-        arms=Arms(ids=rows.ids, features=np.arange(n, dtype=np.float64)[:, None]),
-        truth=rows.test[row_of_seed(turn, len(rows.test))],
+        arms=Arms(ids=rows.ids, features=numbers[:, None]),
+        truth=rows.test[tested_row],
         kernel=Empirical(covariance=covariance, column=0),
-        norm_bound=float(norms.max() if pick == "largest" else norms.mean()),
+        norm_bound=norm_bound.value,
         noise_variance=noise_variance,
         gain={"name": "constant", "value": gamma},
         regularisation=regularisation,
@@ -312,11 +310,7 @@ def _sensor_problem(
             "prior mean": "zero, as printed"
             if prior_mean == "zero"
             else "that of the learning rows",
-            "rkhs norm": (
-                f"B = {pick} over learning rows f, less the prior mean, of {length}; "
-                "the paper only says that parameters are learned. Test rows reach "
-                f"{relative_norm:.1f} times the learning rows' mean norm"
-            ),
+            "rkhs norm": norm_bound.description,
             "noise": f"Gaussian, variance R² = {fraction:g} of the sensors' average variance",
             "information gain": (
                 "γ = 1, as the paper found by cross-validation"
@@ -330,6 +324,48 @@ def _sensor_problem(
             ),
         },
     )
+
+
+class _NormBound(NamedTuple):
+    """The bound B on the norm of functions in the kernel's Hilbert space."""
+
+    value: float
+    description: str
+
+
+def _norm_bound(
+    rows: SensorRows,
+    mean: Floats,
+    covariance: Floats,
+    noise_variance: float,
+    norm: str,
+) -> _NormBound:
+    """The mean or largest norm of the learning rows, by the choice of ``norm``."""
+
+    def norms_of(readings: Floats) -> Floats:
+        weights = (readings - mean).T
+        if norm != "printed":
+            weights = representer(covariance, noise_variance, weights)
+        return hilbert_norm(covariance, weights)
+
+    norms = norms_of(rows.learn)
+    mean_norm = norms.mean()
+    relative_norm = norms_of(rows.test).max() / mean_norm
+    if norm == "largest":
+        pick = "largest"
+        value = norms.max()
+    else:
+        pick = "mean"
+        value = mean_norm
+    length = "√(αᵀKα), α = (K + R²I)⁻¹f"
+    if norm == "printed":
+        length = "√(fᵀKf), as printed"
+    description = (
+        f"B = {pick} over learning rows f, less the prior mean, of {length}; "
+        "the paper only says that parameters are learned. Test rows reach "
+        f"{relative_norm:.1f} times the learning rows' mean norm"
+    )
+    return _NormBound(float(value), description)
 
 
 def _intel_rows(start_minute: int = _START_MINUTE) -> SensorRows:

@@ -272,7 +272,8 @@ def _series(
 @lru_cache(maxsize=1)
 def _intel_days(path: Path) -> SensorRows:
     """The file at this path, which the loader finds."""
-    readings = repair_glitches(load_intel_temperature(), below=GLITCH_BELOW)[::20]
+    readings = repair_glitches(load_intel_temperature(), below=GLITCH_BELOW)
+    readings = readings[::20]
     learning_rows = _LEARNING_DAYS * _STEPS_A_DAY
     origin = (
         "Intel Berkeley lab, 52 sensors (the paper has 46), every 20th row, so one every 10 "
@@ -295,7 +296,8 @@ def _traffic_days(path: Path) -> SensorRows:
     chosen = np.sort(rng.choice(len(ids), _SENSORS, replace=False))
     by_hour = speeds.reshape(_MORNINGS, 24, 12, -1)  # day, hour, 5 minutes, sensor
     mornings = by_hour[:, 6:11, :, chosen]
-    table = mornings.reshape(_MORNINGS * _STEPS_A_MORNING, -1)
+    rows = _MORNINGS * _STEPS_A_MORNING
+    table = mornings.reshape(rows, -1)
     origin = (
         f"METR-LA in place of I-880, {_SENSORS} of 207 sensors drawn once for all seeds, 6 to "
         "11 am: 60 rows of 5 minutes (the paper has 84). Days 1–5 (Thursday to Monday) are for "
@@ -303,6 +305,7 @@ def _traffic_days(path: Path) -> SensorRows:
         "to start at midnight on 1 March 2012; days 3 and 4 have no morning rush. It has no gaps "
         "(speeds of 0), because its makers filled them in. No speed is above 70 mph"
     )
-    learn, test = np.split(table, [_LEARNING_MORNINGS * _STEPS_A_MORNING])
+    learning_rows = _LEARNING_MORNINGS * _STEPS_A_MORNING
+    learn, test = np.split(table, [learning_rows])
     names = [ids[sensor] for sensor in chosen]
     return SensorRows(ids=names, learn=learn, test=test, origin=origin)

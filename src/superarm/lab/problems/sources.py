@@ -62,14 +62,14 @@ def settle_source(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     if has_editions:
         edition = edition_of(spec.get("edition", defaults["edition"]))
         data = _EDITIONS[edition]
-    settled = dict(spec)
+    resolved = dict(spec)
     source = spec.get("source", defaults["source"])
     if source == "auto":
         source = "real" if _is_found(data) else "synthetic"
-        settled["source"] = source
+        resolved["source"] = source
     if has_editions and source == "real" and spec.get("edition", "auto") == "auto":
-        settled["edition"] = edition
-    return settled
+        resolved["edition"] = edition
+    return resolved
 
 
 def edition_of(edition: str) -> str:

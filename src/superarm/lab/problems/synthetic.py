@@ -56,8 +56,11 @@ def _rosenbrock(points: Floats) -> Floats:
 
 def _branin(points: Floats) -> Floats:
     x, y = points.T
-    curve = y - 5.1 / (4.0 * np.pi**2) * x**2 + 5.0 / np.pi * x - 6.0
-    wave = 10.0 * (1.0 - 1.0 / (8.0 * np.pi)) * np.cos(x)
+    b = 5.1 / (4.0 * np.pi**2)
+    c = 5.0 / np.pi
+    t = 1.0 / (8.0 * np.pi)
+    curve = y - b * x**2 + c * x - 6.0
+    wave = 10.0 * (1.0 - t) * np.cos(x)
     values: Floats = -(curve**2 + wave + 10.0)
     return values
 

@@ -88,7 +88,8 @@ class Wind(MovementProblem, SharedData):
         curve = self._power_curve()
         require_choice(self.readings, "readings", ("daily", "hourly"))
         require_choice(self.profile, "profile", ("era5", "lidar"))
-        if not curve[0] < curve[1] < curve[2]:
+        cut_in, rated, cut_out = curve
+        if not cut_in < rated < cut_out:
             raise InputError(
                 f"cut_in, rated and cut_out are {[*curve]}; each must be above the one before"
             )
@@ -103,21 +104,20 @@ class Wind(MovementProblem, SharedData):
             raise InputError(
                 f"horizon is {self.horizon}, but {days} days have {HOURS * days} hours"
             )
-        order = stream(self.seed, "truth", 0).permutation(complete)
+        rng = stream(self.seed, "truth", 0)
+        order = rng.permutation(complete)
         drawn = np.sort(order[:days])
-        tables = self._tables(power(wind.speeds, *curve)[drawn])
+        energies = power(wind.speeds, *curve)  # (complete, 24, n)
+        tables = self._tables(energies[drawn])
         fit = fit_losses(wind, tuple(drawn.tolist()), curve)
         n = len(wind.altitudes)
         rows = altitude_rows(wind.altitudes)
-        ids = [f"{altitude:g} m" for altitude in wind.altitudes]
-        starts = range(0, HOURS * n, n)
-        arms = [Arms(ids=ids, features=rows[first : first + n]) for first in starts]
         store(
             self,
             model=self._model(wind, fit, rows, rho, move_cost),
             interpretations=self._interpretations(wind, fit, days, rho, move_cost),
             _complete_days=complete,
-            _arms=arms,
+            _arms=_arms_by_hour(wind.altitudes, rows),
             _energies=read_only(rho * tables.energies.reshape(-1, n)),
             _costs=read_only(rho * tables.losses.reshape(-1, n)),
             _noise=read_only(rho * tables.noise.reshape(-1, n)),
@@ -137,13 +137,16 @@ class Wind(MovementProblem, SharedData):
         return self.readings == "daily"
 
     def _tables(self, E: Floats) -> _Tables:
-        loss = E.max(axis=2, keepdims=True) - E
+        highest = E.max(axis=2, keepdims=True)
+        loss = highest - E
         if not self._is_daily:
-            return _Tables(E, loss, np.zeros_like(E))
-        noise = loss - loss.mean(axis=0)
+            no_noise = np.zeros_like(E)
+            return _Tables(E, loss, no_noise)
+        mean_loss = loss.mean(axis=0)
+        noise = loss - mean_loss
         mean_E = np.broadcast_to(E.mean(axis=0), E.shape)
-        loss = mean_E.max(axis=2, keepdims=True) - mean_E
-        return _Tables(mean_E, loss, noise)
+        highest = mean_E.max(axis=2, keepdims=True)
+        return _Tables(mean_E, highest - mean_E, noise)
 
     def _model(
         self, wind: WindDays, fit: LossFit, rows: Floats, rho: float, move_cost: float
@@ -211,9 +214,15 @@ class Wind(MovementProblem, SharedData):
 
     def offer(self, step: int) -> Offer:
         hour = (step - 1) % HOURS
-        start = np.zeros(1, dtype=np.intp) if step == 1 else None
-        arms = self._arms[hour]
-        return Offer(step=step, arms=arms, previous_action=start, begins=hour == 0)
+        start = None
+        if step == 1:
+            start = np.zeros(1, dtype=np.intp)  # the lowest altitude
+        return Offer(
+            step=step,
+            arms=self._arms[hour],
+            previous_action=start,
+            begins=hour == 0,
+        )
 
     def means(self, offer: Offer) -> Floats:
         return self._row(self._costs, offer)
@@ -243,5 +252,22 @@ class Wind(MovementProblem, SharedData):
         """Costs and ``energy``: ρ times what was generated, less what moving took."""
         costs = super().metrics(offer, decision, feedback)
         altitude = decision.positions[0]
-        generated = float(self._row(self._energies, offer)[altitude])
+        energies = self._row(self._energies, offer)  # (n,)
+        generated = float(energies[altitude])
         return {"energy": generated - costs["movement_cost"], **costs}
+
+
+def _arms_by_hour(altitudes: Floats, rows: Floats) -> list[Arms]:
+    """The altitudes as arms, for every hour of a day.
+
+    Args:
+        altitudes: In m, (n,).
+        rows: Features of all arms, hour by hour, (24 n, 2).
+    """
+    ids = [f"{altitude:g} m" for altitude in altitudes]
+    n = len(altitudes)
+    arms = []
+    for hour in range(HOURS):
+        features = rows[hour * n : (hour + 1) * n]
+        arms.append(Arms(ids=ids, features=features))
+    return arms

@@ -57,8 +57,10 @@ def power(
     >>> power(np.array([2.0, 3.0, 12.0, 25.0, 26.0]))
     array([0., 0., 1., 1., 0.])
     """
-    cubes = np.clip(speeds, cut_in, rated) ** 3
-    shares = (cubes - cut_in**3) / (rated**3 - cut_in**3)
+    useful = np.clip(speeds, cut_in, rated)
+    none = cut_in**3
+    full = rated**3
+    shares = (useful**3 - none) / (full - none)
     return np.where(speeds > cut_out, 0.0, shares)
 
 
@@ -74,7 +76,8 @@ def real_days(profile: str, path: Path) -> WindDays:
     """
     lidar = load_lidar_winds()
     shapes = load_wind_shapes()
-    dates, day = np.unique(lidar.hours.astype("datetime64[D]"), return_inverse=True)
+    date = lidar.hours.astype("datetime64[D]")
+    dates, day = np.unique(date, return_inverse=True)
     speeds = _complete_days(lidar, day, len(dates))  # (days, 24, 9)
     origin = f"a lidar, January to March 2020, {len(speeds)} days of {len(dates)} with every hour once"
     if profile == "lidar":
@@ -100,10 +103,12 @@ def real_days(profile: str, path: Path) -> WindDays:
 def _complete_days(lidar: LidarWinds, day: Ints, days: int) -> Floats:
     """Speeds of days with every hour once, (days, 24, 9); ``day`` is that of each hour."""
     counts = np.zeros((days, HOURS), dtype=np.intp)
-    hour = lidar.hours.astype(np.int64) % HOURS
+    hours_since_1970 = lidar.hours.astype(np.int64)
+    hour = hours_since_1970 % HOURS
     np.add.at(counts, (day, hour), 1)
-    complete = (counts == 1).all(axis=1)
-    speeds: Floats = lidar.speeds[complete[day]]
+    is_complete = (counts == 1).all(axis=1)  # (days,)
+    used = is_complete[day]  # by record
+    speeds: Floats = lidar.speeds[used]
     return speeds.reshape(-1, HOURS, len(LIDAR_HEIGHTS))
 
 
@@ -120,13 +125,20 @@ def _relative_profiles(shapes: WindShapes) -> Floats:
 def _draw_shapes(shapes: WindShapes, at_200: Floats) -> Ints:
     """Draw a shape for every hour by its speed at 200 m, from one number per day."""
     shares = shapes.shares.sum(axis=2)  # (8, bins)
-    occurring = np.flatnonzero(shares.sum(axis=0))
+    occurring = np.flatnonzero(shares.sum(axis=0))  # bins with any shape
     shares = shares[:, occurring]
-    middles = 0.5 * (shapes.bins[1:] + shapes.bins[:-1])[occurring]
-    nearest = np.abs(at_200[..., None] - middles).argmin(axis=2)  # (days, 24)
-    chances = np.cumsum(shares, axis=0) / shares.sum(axis=0)  # (8, bins)
-    drawn = stream(0, "wind-shapes", 0).random((len(at_200), 1))
-    shape: Ints = (drawn > chances[:, nearest]).sum(axis=0)
+    lower = shapes.bins[:-1]
+    upper = shapes.bins[1:]
+    middles = 0.5 * (upper + lower)
+    middles = middles[occurring]
+    distances = np.abs(at_200[..., None] - middles)  # (days, 24, bins)
+    nearest = distances.argmin(axis=2)  # (days, 24)
+    # A shape is drawn by inverting its cumulative probabilities.
+    cumulative = np.cumsum(shares, axis=0) / shares.sum(axis=0)  # (8, bins)
+    thresholds = cumulative[:, nearest]  # (8, days, 24)
+    rng = stream(0, "wind-shapes", 0)
+    uniforms = rng.random((len(at_200), 1))
+    shape: Ints = (uniforms > thresholds).sum(axis=0)
     return shape
 
 
@@ -143,20 +155,31 @@ def synthetic_days(profile: str) -> WindDays:
     altitudes = np.linspace(40.0, 200.0, 9)
     if profile == "era5":
         altitudes = np.geomspace(10.0, 1600.0, 25)
-    hours_since_3 = np.arange(HOURS)[:, None] - 3.0
-    night = 0.5 + 0.5 * np.cos(
-        2.0 * np.pi * hours_since_3 / HOURS
-    )  # 1 at 3 am, (24, 1)
-    top = 1200.0 * 0.25**night
-    below = (np.minimum(altitudes, top) / top) ** (0.1 + 0.2 * night)
-    jet = 0.25 * night * np.exp(-2.0 * np.log(altitudes / top) ** 2)
-    aloft = 9.0 * np.exp(0.45 * _synthetic_weather())  # (hours,)
-    speeds = aloft.reshape(_SYNTHETIC_DAYS, HOURS, 1) * (below + jet)
+    weather = _synthetic_weather()
+    aloft = 9.0 * np.exp(0.45 * weather)  # (hours,)
+    aloft = aloft.reshape(_SYNTHETIC_DAYS, HOURS, 1)
     origin = (
         f"{_SYNTHETIC_DAYS} days of a boundary layer with a jet at night, {len(altitudes)} altitudes from "
         f"{altitudes[0]:g} to {altitudes[-1]:g} m, synthetic data"
     )
-    return WindDays(altitudes=altitudes, speeds=speeds, origin=origin)
+    return WindDays(
+        altitudes=altitudes,
+        speeds=aloft * _boundary_layer(altitudes),
+        origin=origin,
+    )
+
+
+def _boundary_layer(altitudes: Floats) -> Floats:
+    """Speeds relative to that aloft, by hour and altitude, (24, n)."""
+    hours_since_3 = np.arange(HOURS)[:, None] - 3.0
+    angle = 2.0 * np.pi * hours_since_3 / HOURS
+    night = 0.5 + 0.5 * np.cos(angle)  # 1 at 3 am, 0 at 3 pm, (24, 1)
+    top = 1200.0 * 0.25**night
+    exponent = 0.1 + 0.2 * night
+    below = (np.minimum(altitudes, top) / top) ** exponent
+    log_height = np.log(altitudes / top)
+    jet = 0.25 * night * np.exp(-2.0 * log_height**2)
+    return np.asarray(below + jet)
 
 
 def _synthetic_weather() -> Floats:
@@ -165,7 +188,8 @@ def _synthetic_weather() -> Floats:
 
     skipped = _EARLY_DAYS * HOURS
     hours = (_EARLY_DAYS + _SYNTHETIC_DAYS) * HOURS
-    normals = stream(0, "made-wind", 0).standard_normal(hours)
+    rng = stream(0, "made-wind", 0)
+    normals = rng.standard_normal(hours)
     innovation = np.sqrt(1.0 - _MEMORY**2)
     weather: Floats = lfilter([innovation], [1.0, -_MEMORY], normals)
     return weather[skipped:]

@@ -82,15 +82,17 @@ def fit_losses(
 def _mean_losses(
     wind: WindDays, used: tuple[int, ...], curve: tuple[float, ...]
 ) -> _Losses:
-    E = power(np.delete(wind.speeds, used, axis=0), *curve)  # (days, 24, n)
+    unused_speeds = np.delete(wind.speeds, used, axis=0)
+    E = power(unused_speeds, *curve)  # (days, 24, n)
     loss = E.max(axis=2, keepdims=True) - E
     if not loss.any():
         raise InputError(
             f"with cut_in, rated and cut_out {curve} no altitude is better than another"
         )
+    variance_between_days = loss.var(axis=0, ddof=1)  # (24, n)
     return _Losses(
         table=loss.mean(axis=0),
-        noise_variance=float(loss.var(axis=0, ddof=1).mean()),
+        noise_variance=float(variance_between_days.mean()),
         days=len(E),
         rows=altitude_rows(wind.altitudes),
     )
@@ -109,15 +111,31 @@ def _fit(losses: _Losses, theta: Floats) -> LossFit:
     space_scale, time_scale, variance = np.exp(theta)
     space = SquaredExponential(lengthscale=space_scale, variance=variance, columns=(0,))
     time = Periodic(period=float(HOURS), lengthscale=time_scale, columns=(1,))
-    n = losses.table.shape[1]
-    A, U = np.linalg.eigh(time(losses.rows[::n]))
-    B, V = np.linalg.eigh(space(losses.rows[:n]))
+    table = losses.table  # Y
+    n = table.shape[1]
+    hours = losses.rows[::n]  # rows of the first altitude
+    altitudes = losses.rows[:n]  # rows of the first hour
+    A, U = np.linalg.eigh(time(hours))
+    B, V = np.linalg.eigh(space(altitudes))
     noise = losses.noise_variance / losses.days  # of the mean over days
-    spectrum = np.maximum(np.outer(A, B), 0.0) + noise
+    signal = np.maximum(np.outer(A, B), 0.0)
+    spectrum = signal + noise
+    rotated = U.T @ table @ V
     ones = np.outer(U.sum(axis=0), V.sum(axis=0))  # a constant table in that basis
-    rotated = U.T @ losses.table @ V
-    # The most likely mean, by generalised least squares.
-    mean = float((ones * rotated / spectrum).sum() / (ones**2 / spectrum).sum())
+    mean = _generalised_mean(rotated, ones, spectrum)
     residuals = (rotated - mean * ones) ** 2 / spectrum
     misfit = (residuals + np.log(spectrum)).sum() / 2.0
-    return LossFit(space, time, mean, losses.noise_variance, float(misfit))
+    return LossFit(
+        space=space,
+        time=time,
+        mean=mean,
+        noise_variance=losses.noise_variance,
+        misfit=float(misfit),
+    )
+
+
+def _generalised_mean(rotated: Floats, ones: Floats, spectrum: Floats) -> float:
+    """The most likely mean, by generalised least squares: 1ᵀC⁻¹y / 1ᵀC⁻¹1."""
+    weighted_sum = (ones * rotated / spectrum).sum()
+    weight = (ones**2 / spectrum).sum()
+    return float(weighted_sum / weight)

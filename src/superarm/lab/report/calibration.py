@@ -22,78 +22,98 @@ def calibration_parts(run: Run) -> Iterable[str]:
     picture = results.calibration_picture(run)
     if picture is None:
         return
-    found = results.calibrations(run)
+    calibrations = results.calibrations(run)
     words = results.words_of(run)
-    count = len(results.judged_shares(found))
-    limit = results.chance_limit(count)
-    arm, choice, reward, first = words
-    judged = {
-        kind
-        for calibration in found.values()
-        for kind, levels in calibration.items()
-        if levels
-    }
-    several = words.arms in judged
-    noisy = not judged.isdisjoint(words.true)  # without a truth, no noise was added
-    apart = (
-        "Policies with independent edges (names starting with “bi”) ignore that errors on different "
-        "roads are correlated, which makes their forecasts of trips too narrow."
-        if words == results.ON_ROADS
-        else "Seeds that replay the same recorded rewards are not independent; the standard errors "
-        "ignore this."
-    )
-    each = f"each {arm} and of the whole {choice}" if several else f"the chosen {arm}"
-    correlated = (
-        f"{arm.title()}s of one {choice} are correlated; the standard errors of {arm}s account for "
-        "this. "
-    )
-    compared = (
-        f"All settings share the same {'noise' if noisy else 'measurements'}; the standard errors "
-        f"account for the correlation between {choice}s of the same round and seed. "
-    )
-    late = (
-        f"Feedback arrived late or was lost, so {choice}s made before it share errors: the standard "
-        "errors account for the correlation within a seed, and a single seed has none. "
-    )
-    at_once = all(feedback_at_once(run, index) for index in range(len(run.settings)))
-    unlikely = (
-        f", so the standard error for {choice}s is binomial. "
-        if at_once
-        else f". {late}"
-    )
-    new = f"{arm}s that were met for the first time" if several else first
-    noise = (
-        " All policies share the same noise, so chance affects them alike. Most of what is measured is "
-        f"noise of known size; {new} and the truth behind the noise show what a policy has learned. "
-        f"The truth changes little from one {choice} to the next: its standard errors account for the "
-        "correlation within a seed, and a single seed has none."
-    )
-    if not several:
-        correlated = ""
-    if len(run.settings) == 1:
-        compared = ""
-    if not noisy:
-        noise = ""
-    yield (
-        f"<p>{escape(results.calibration_verdict(found))}</p>"
-        f"<p>Before each {choice}, every learner forecast the {reward} of {each}. The chart and the "
-        f"tables show how often the measured {reward} fell inside the central 50, 90 and 95 % "
-        f"intervals. If a model is right, the next {choice} falls inside with exactly that "
-        f"probability, whatever came before{unlikely}"
-        f"{correlated}{compared}{apart}{noise}</p>"
-    )
+    judged = _judged_subjects(calibrations)
+    verdict = results.calibration_verdict(calibrations)
+    yield f"<p>{escape(verdict)}</p><p>{_explanation(run, words, judged)}</p>"
     yield figure(picture)
-    for caption, subjects in (
+    count = len(results.judged_shares(calibrations))
+    limit = results.chance_limit(count)
+    tables = (
         ("What was measured", words.measured),
         ("The truth behind it", words.true),
-    ):
+    )
+    for caption, subjects in tables:
         shown = [subject for subject in subjects if subject in judged]
         if shown:
-            yield _share_table(run, found, shown, caption, limit)
+            yield _share_table(run, calibrations, shown, caption, limit)
     yield (
         '<p class="meta">Observed share ± 1 standard error, in percent. Bold: farther from its level '
         f"than chance explains, {limit:.2g} standard errors (by the binomial distribution and "
         f"Student’s t, for {count:,} shares judged at once).</p>"
+    )
+
+
+def _judged_subjects(calibrations: Mapping[str, results.Calibration]) -> set[str]:
+    """Subjects of which some policy has a coverage."""
+    judged = set()
+    for calibration in calibrations.values():
+        for subject, levels in calibration.items():
+            if levels:
+                judged.add(subject)
+    return judged
+
+
+def _explanation(run: Run, words: results.Words, judged: set[str]) -> str:
+    """How to read the chart and the tables."""
+    arm, choice, reward, first = words
+    several = words.arms in judged
+    noisy = not judged.isdisjoint(words.true)  # without a truth, no noise was added
+    subject = f"the chosen {arm}"
+    if several:
+        subject = f"each {arm} and of the whole {choice}"
+    text = (
+        f"Before each {choice}, every learner forecast the {reward} of {subject}. The chart and the "
+        f"tables show how often the measured {reward} fell inside the central 50, 90 and 95 % "
+        f"intervals. If a model is right, the next {choice} falls inside with exactly that "
+        "probability, whatever came before"
+    )
+    text += _between_rounds(run, choice)
+    if several:
+        text += (
+            f"{arm.title()}s of one {choice} are correlated; the standard errors of {arm}s account for "
+            "this. "
+        )
+    if len(run.settings) > 1:
+        shared = "noise" if noisy else "measurements"
+        text += (
+            f"All settings share the same {shared}; the standard errors "
+            f"account for the correlation between {choice}s of the same round and seed. "
+        )
+    text += _not_accounted_for(words)
+    if noisy:
+        new = f"{arm}s that were met for the first time" if several else first
+        text += (
+            " All policies share the same noise, so chance affects them alike. Most of what is measured is "
+            f"noise of known size; {new} and the truth behind the noise show what a policy has learned. "
+            f"The truth changes little from one {choice} to the next: its standard errors account for the "
+            "correlation within a seed, and a single seed has none."
+        )
+    return text
+
+
+def _between_rounds(run: Run, choice: str) -> str:
+    """The end of a sentence about choices of different rounds, and its consequences."""
+    indices = range(len(run.settings))
+    if all(feedback_at_once(run, index) for index in indices):
+        return f", so the standard error for {choice}s is binomial. "
+    return (
+        f". Feedback arrived late or was lost, so {choice}s made before it share errors: the standard "
+        "errors account for the correlation within a seed, and a single seed has none. "
+    )
+
+
+def _not_accounted_for(words: results.Words) -> str:
+    """A sentence about dependence that the standard errors ignore."""
+    if words == results.ON_ROADS:
+        return (
+            "Policies with independent edges (names starting with “bi”) ignore that errors on different "
+            "roads are correlated, which makes their forecasts of trips too narrow."
+        )
+    return (
+        "Seeds that replay the same recorded rewards are not independent; the standard errors "
+        "ignore this."
     )
 
 

@@ -15,7 +15,11 @@ from superarm.lab.results.averages import Band
 from superarm.lab.results.bounds import RegretBounds
 from superarm.lab.results.calibration import calibration_picture
 from superarm.lab.results.charts import run_charts
-from superarm.lab.results.maps import doubt_pictures, networks_picture, visit_pictures
+from superarm.lab.results.maps import (
+    networks_picture,
+    uncertainty_pictures,
+    visit_pictures,
+)
 from superarm.lab.results.pictures import Map, Picture
 from superarm.lab.results.settings import synthetic_data
 from superarm.lab.simulation.run import Run
@@ -67,7 +71,7 @@ def save_run_figures(
     for charts in run_charts(run, bounds, band).values():
         pictures += charts
     pictures += visit_pictures(run, run.policies)
-    pictures += doubt_pictures(run)
+    pictures += uncertainty_pictures(run)
     for picture in (networks_picture([run]), calibration_picture(run)):
         if picture is not None:
             pictures.append(picture)
@@ -129,7 +133,7 @@ def picture_svg(picture: Picture, title: str = "", origin: Sequence[str] = ()) -
         row = panels[first : first + columns]
         for column, panel in enumerate(row):
             x = _MARGIN + column * (cell_width + _MARGIN)
-            parts.append(_placed(panel, x, y))
+            parts.append(_place_panel(panel, x, y))
         y += max(panel.height for panel in row) + _MARGIN
     for entries in _key_rows(picture.key, text_width):
         y += _LINE
@@ -151,11 +155,12 @@ def _panels(picture: Picture) -> list[_Panel]:
         svg = next(drawn_maps) if isinstance(panel, Map) else svg_chart(panel, area)
         view = _VIEW_BOX.search(svg)
         assert view is not None
-        panels.append(_Panel(svg, int(view[1]), int(view[2])))
+        width, height = view.groups()
+        panels.append(_Panel(svg, int(width), int(height)))
     return panels
 
 
-def _placed(panel: _Panel, x: int, y: int) -> str:
+def _place_panel(panel: _Panel, x: int, y: int) -> str:
     place = f'<svg x="{x}" y="{y}" width="{panel.width}" height="{panel.height}" '
     return panel.svg.replace("<svg ", place, 1)
 
@@ -183,7 +188,7 @@ def _key_row(entries: _Key, bottom: int) -> str:
     x = float(_MARGIN)
     for colour, text in entries:
         place = f'x="{x:g}" y="{bottom - 12}" width="18" height="8"'
-        parts.append(f'<rect {place} fill="{colour}"/>')
+        parts.append(f'<rect {place} fill="{escape(colour)}"/>')
         parts.append(_line(x + _SWATCH, bottom, text))
         x += _entry_width(text)
     return "".join(parts)

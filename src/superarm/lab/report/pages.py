@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
@@ -141,8 +143,12 @@ def fact_table(caption: str, facts: Mapping[str, Any]) -> str:
     rows = []
     for name, value in facts.items():
         if value is not None:
-            rows.append((escape(str(name)), [escape(readable_value(value))]))
-    return table([], rows, caption=caption, style="facts") if rows else ""
+            heading = escape(str(name))
+            cell = escape(readable_value(value))
+            rows.append((heading, [cell]))
+    if not rows:
+        return ""
+    return table([], rows, caption=caption, style="facts")
 
 
 def option_table(caption: str, name: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
@@ -153,15 +159,20 @@ def option_table(caption: str, name: str, rows: Mapping[str, Mapping[str, Any]])
         name: The title of the first column.
         rows: Values by key, by the name of the row.
     """
-    keys = list(dict.fromkeys(key for options in rows.values() for key in options))
+    keys: dict[str, None] = {}  # in the order of their first row
+    for options in rows.values():
+        keys.update(dict.fromkeys(options))
     table_rows = []
     for row, options in rows.items():
         cells = []
         for key in keys:
-            text = readable_value(options[key]) if key in options else "–"
+            text = "–"
+            if key in options:
+                text = readable_value(options[key])
             cells.append(escape(text))
         table_rows.append((escape(row), cells))
-    return table([name, *map(str, keys)], table_rows, caption=caption)
+    titles = [name, *map(str, keys)]
+    return table(titles, table_rows, caption=caption)
 
 
 def claims_table(
@@ -257,18 +268,34 @@ def figure(picture: Picture) -> str:
     maps = [panel for panel in picture.panels if isinstance(panel, Map)]
     charts = [panel for panel in picture.panels if isinstance(panel, Chart)]
     if maps:
-        shown = f'<div class="maps">{"".join(svg_maps(maps, picture.name))}</div>'
+        drawn = svg_maps(maps, _id_of(picture.name))
+        shown = f'<div class="maps">{"".join(drawn)}</div>'
     elif len(charts) == 1:
         shown = svg_chart(charts[0]) + _legend(charts[0])
     else:
-        shown = f'<div class="charts">{"".join(svg_chart(chart, SMALL) for chart in charts)}</div>'
-    key = "".join(
-        f'<span><span class="swatch" style="background:{colour}"></span>{escape(text)}</span> '
-        for colour, text in picture.key
-    )
-    key = f'<p class="key">{key}</p>' if key else ""
+        drawn = [svg_chart(chart, SMALL) for chart in charts]
+        shown = f'<div class="charts">{"".join(drawn)}</div>'
+    key = _key(picture)
     caption = f"<figcaption>{escape(picture.caption)}</figcaption>"
     return f"{title}<figure>{shown}{key}{caption}</figure>"
+
+
+def _id_of(name: str) -> str:
+    """An id that is valid in HTML and in links, different for different names."""
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "-", name)
+    if safe == name:
+        return name
+    checksum = zlib.crc32(name.encode("utf-8", "surrogatepass"))
+    return f"{safe}-{checksum:08x}"
+
+
+def _key(picture: Picture) -> str:
+    """The colours that all panels share; nothing where there are none."""
+    items = ""
+    for colour, text in picture.key:
+        swatch_html = f'<span class="swatch" style="background:{colour}"></span>'
+        items += f"<span>{swatch_html}{escape(text)}</span> "
+    return f'<p class="key">{items}</p>' if items else ""
 
 
 def _legend(chart: Chart) -> str:

@@ -17,7 +17,7 @@ from .pages import fact_table, option_table, readable_value, section
 _PLACE = {"problem.network": "--net", "problem.start": "--from", "problem.goal": "--to"}
 
 
-def _swept(run: Run) -> dict[str, list[Any]]:
+def _swept_values(run: Run) -> dict[str, list[Any]]:
     """Every swept key with its values in order."""
     swept: dict[str, list[Any]] = {}
     for setting in run.settings:
@@ -34,7 +34,7 @@ def settings_section(run: Run) -> str:
     Args:
         run: The run.
     """
-    swept = _swept(run)
+    swept = _swept_values(run)
     parameters = dict(run.spec.get("parameters") or {})
     problem = parameters.pop("problem", {})
     policies = parameters.pop("policies", {})
@@ -84,7 +84,8 @@ def _without_swept(
 def _interpretation_tables(run: Run) -> Iterable[str]:
     """Interpretations that all settings share, then those in which they differ."""
     title = "What was settled" if run.spec.get("paper") else "How it was set up"
-    by_setting = [run.interpretations(index) for index in range(len(run.settings))]
+    indices = range(len(run.settings))
+    by_setting = [run.interpretations(index) for index in indices]
     shared = {
         key: text
         for key, text in by_setting[0].items()
@@ -93,8 +94,8 @@ def _interpretation_tables(run: Run) -> Iterable[str]:
     yield fact_table(title, shared)
     different = {}
     for setting, texts in zip(run.settings, by_setting, strict=True):
-        own = {key: text for key, text in texts.items() if key not in shared}
-        different[setting_text(setting)] = own
+        others = {key: text for key, text in texts.items() if key not in shared}
+        different[setting_text(setting)] = others
     if any(different.values()):
         yield option_table(f"{title}, where settings differ", "setting", different)
 
@@ -119,7 +120,7 @@ def reproduce_section(run: Run, command: Sequence[str] | None) -> str:
             words += [_PLACE[key], value]
         elif value is not None:  # --net sets a named route to null
             words += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
-    for key, values in _swept(run).items():
+    for key, values in _swept_values(run).items():
         words += ["--set", f"{key}={json.dumps(values, ensure_ascii=False)}"]
     line = shlex.join([*words, "--out", "OUT"])
     promise = "The same seeds give the same traces, byte for byte; timings differ."

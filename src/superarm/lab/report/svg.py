@@ -17,12 +17,15 @@ from superarm.core import Floats, Ints
 from superarm.core.road_map import RoadMap
 from superarm.lab.results.axes import spread_labels
 from superarm.lab.results.maps import in_window, length_text, middle, round_length
-from superarm.lab.results.pictures import Chart, Map, Series, Shape, Window
+from superarm.lab.results.pictures import Chart, Map, Series, Shape, TripEnds, Window
 from superarm.lab.results.styles import PolicyStyle
 
 DASHES = ("none", "9 3", "3 3")
 _MAP_WIDTH = 420
 _LETTER = 7.0  # the width of a letter, on average
+_TEXT_START = 18.0  # from the end of the x-axis to a label, beside the stroke before it
+_MOST_LABELS = 0.5  # share of a chart's width that labels may take
+_LEAST_NAME = 4  # letters of a name that is shortened
 _HALVES = 2  # half units that paths of roads are written in: whole numbers are short
 
 
@@ -48,14 +51,16 @@ def svg_chart(chart: Chart, frame: PlotArea = LARGE) -> str:
     """
     width, height, bare = frame
     # Where there are dashes, strokes beside labels are long enough to show them.
-    stub = 24.0 if any(series.style.dash for series in chart.series) else 8.0
+    has_dashes = any(series.style.dash for series in chart.series)
+    stub = 24.0 if has_dashes else 8.0
     x_axis, y_axis = _layout(chart, frame, stub)
     left = x_axis.start
     right = x_axis.stop
     bottom = y_axis.start
-    top = y_axis.stop
-    # On a narrow screen the labels are cut off: a list below says the same.
-    crop = f' style="--crop:{width / (right + 22):.3f}"' if frame is LARGE else ""
+    crop = ""
+    if frame is LARGE:
+        # On a narrow screen the labels are cut off: a list below says the same.
+        crop = f' style="--crop:{width / (right + 22):.3f}"'
     parts = [svg_open(width, height, chart.description, crop)]
     if not bare:
         parts += _axes(chart, x_axis, y_axis, height)
@@ -72,11 +77,13 @@ def svg_chart(chart: Chart, frame: PlotArea = LARGE) -> str:
         parts += _curve(series, placed, markers=chart.markers)
         if series.label:
             labelled.append(series)
-            ends.append(float(placed.y[-1]) if len(placed.y) else bottom)
+            end = placed.y[-1] if len(placed.y) else bottom
+            ends.append(float(end))
     if not bare:
-        heights = spread_labels(ends, 17.0, top, bottom)
+        heights = spread_labels(ends, 17.0, y_axis.stop, bottom)
+        room = width - right
         for series, end, y in zip(labelled, ends, heights, strict=True):
-            parts.append(_end_label(series, right, end, y, stub))
+            parts.append(_end_label(series, right, end, y, stub, room))
     return "".join(parts) + "</svg>"
 
 
@@ -87,16 +94,21 @@ def _layout(chart: Chart, frame: PlotArea, stub: float) -> tuple[_Axis, _Axis]:
         left, right = 8.0, width - 8.0
         top, bottom = 8.0, height - 8.0
     else:
-        longest_label = max((len(series.label) for series in chart.series), default=0)
-        longest_tick = max((len(tick) for tick in chart.y_ticks().values()), default=0)
-        labels = 28.0 + stub + _LETTER * longest_label
-        left = max(58.0, 14.0 + _LETTER * longest_tick)
-        right = width - min(0.45 * width, labels)
+        labels = [series.label for series in chart.series]
+        tick_labels = chart.y_ticks().values()
+        label_room = _TEXT_START + stub + 10.0 + _LETTER * _longest(labels)
+        left = max(58.0, 14.0 + _LETTER * _longest(tick_labels))
+        right = width - min(_MOST_LABELS * width, label_room)
         top = 48.0 if chart.title else 32.0
         bottom = height - 46.0
     x_axis = _Axis(*chart.x_range(), chart.log_x, left, right)
     y_axis = _Axis(*chart.y_range(), chart.log_y, bottom, top)
     return x_axis, y_axis
+
+
+def _longest(texts: Iterable[str]) -> int:
+    """The number of letters of the longest text."""
+    return max((len(text) for text in texts), default=0)
 
 
 def _curve(series: Series, placed: Shape, *, markers: bool) -> Iterable[str]:
@@ -107,8 +119,9 @@ def _curve(series: Series, placed: Shape, *, markers: bool) -> Iterable[str]:
     y = placed.y
     # Bands of baselines would lie over all.
     if series.half is not None and not style.thin:
-        around = np.concatenate([x, x[::-1]])
-        band = _path(around, np.concatenate([placed.high, placed.low[::-1]]))
+        around_x = np.concatenate([x, x[::-1]])
+        around_y = np.concatenate([placed.high, placed.low[::-1]])
+        band = _path(around_x, around_y)
         yield f'<path d="{band}Z" style="fill:{colour}" opacity=".17"/>'
     yield (
         f'<path d="{_path(x, y)}" fill="none" style="stroke:{colour}" '
@@ -132,6 +145,7 @@ def _axes(chart: Chart, x_axis: _Axis, y_axis: _Axis, height: int) -> Iterable[s
     right = x_axis.stop
     bottom = y_axis.start
     top = y_axis.stop
+    middle_x = (left + right) / 2
     if chart.title:
         yield f'<text x="4" y="15" font-weight="600">{escape(chart.title)}</text>'
     for value, label in chart.y_ticks().items():
@@ -146,24 +160,65 @@ def _axes(chart: Chart, x_axis: _Axis, y_axis: _Axis, height: int) -> Iterable[s
         x = float(x_axis.place(value))
         yield _rule(f"M{x:.1f} {bottom:g}V{top:g}", 0.55)
         # On the right half it would run into the labels of curves.
-        if x > (left + right) / 2.0:
+        if x > middle_x:
             yield _text(x - 4, top + 10, label, "end")
         else:
             yield _text(x + 4, top + 10, label, "start")
-    yield _text((left + right) / 2, height - 6, chart.x_label, "middle")
+    yield _text(middle_x, height - 6, chart.x_label, "middle")
     yield _text(4, top - 16, chart.y_label, "start")
 
 
 def _end_label(
-    series: Series, right: float, end: float, place: float, stub: float
+    series: Series, right: float, end: float, place: float, stub: float, room: float
 ) -> str:
+    """A curve's label, with a stroke from the curve's end to it.
+
+    Args:
+        series: The curve.
+        right: The end of the x-axis.
+        end: The height of the curve's end.
+        place: The height of the label.
+        stub: The length of the stroke's level part.
+        room: From the end of the x-axis to that of the drawing.
+    """
     look = f'fill="none" style="stroke:{colour_of(series.style)}" stroke-width="2"'
+    letters = int((room - _TEXT_START - stub) / _LETTER)
+    label = shorten_label(series.label, letters)
+    title = ""
+    if label != series.label:
+        title = f"<title>{escape(series.label)}</title>"
+    x = right + _TEXT_START + stub
     return (
         f'<path d="M{right + 3:g} {end:.1f}L{right + 13:g} {place:.1f}" {look}/>'
         f'<path d="M{right + 13:g} {place:.1f}h{stub:g}" {look} '
         f'stroke-dasharray="{DASHES[series.style.dash]}"/>'
-        f'<text x="{right + 18 + stub:g}" y="{place + 4:.1f}">{escape(series.label)}</text>'
+        f'<text x="{x:g}" y="{place + 4:.1f}">{title}{escape(label)}</text>'
     )
+
+
+def shorten_label(label: str, letters: int) -> str:
+    """Shorten a curve's label with an ellipsis; a number after two spaces stays if it can.
+
+    Args:
+        label: The label.
+        letters: The largest number of letters.
+
+    >>> shorten_label("a-policy-with-a-long-name  1,230", 16)
+    'a-policy…  1,230'
+    >>> shorten_label("a-policy  1,230", 16)
+    'a-policy  1,230'
+    """
+    if len(label) <= letters:
+        return label
+    name, gap, value = label.rpartition("  ")
+    ending = f"…{gap}{value}" if name else "…"
+    room = letters - len(ending)
+    if room < _LEAST_NAME:
+        name = ""
+        ending = "…"
+        room = letters - 1
+    shortened = (name or label)[: max(room, 0)]
+    return shortened.rstrip() + ending
 
 
 class _Axis(NamedTuple):
@@ -177,11 +232,16 @@ class _Axis(NamedTuple):
 
     def place(self, value: Any) -> Any:
         """The place of a value, or of many."""
+        low = self.low
+        high = self.high
         if self.log:
-            scaled = np.log(value / self.low) / np.log(self.high / self.low)
+            span = np.log(high / low)
+            share = np.log(value / low) / span
         else:
-            scaled = (value - self.low) / (self.high - self.low)
-        return self.start + scaled * (self.stop - self.start)
+            span = high - low
+            share = (value - low) / span
+        length = self.stop - self.start
+        return self.start + share * length
 
 
 # --- maps --------------------------------------------------------------------------------
@@ -209,8 +269,10 @@ class Plane:
         Args:
             points: In metres, (n, 2).
         """
-        x = points[:, 0] - self._window.left
-        y = self._window.bottom + self._window.height - points[:, 1]
+        window = self._window
+        top = window.bottom + window.height
+        x = points[:, 0] - window.left
+        y = top - points[:, 1]
         return np.stack([x, y], axis=1) * self.scale
 
     def path(self, courses: Iterable[Floats]) -> str:
@@ -222,19 +284,30 @@ class Plane:
         drawn: set[frozenset[tuple[int, int]]] = set()
         parts = []
         for course in courses:
-            points = np.rint(self._units * self.place(course)).astype(int)
-            steps = np.diff(points, axis=0)
-            moved = np.concatenate([[True], np.any(steps != 0, axis=1)])
-            corners = [(int(x), int(y)) for x, y in points[moved]]
-            if len(corners) > 1 and frozenset(corners) not in drawn:
-                drawn.add(frozenset(corners))
+            corners = self._corners(course)
+            distinct = frozenset(corners)
+            if len(corners) > 1 and distinct not in drawn:
+                drawn.add(distinct)
                 parts.append(_polyline(corners))
-        return "".join(parts).replace(" -", "-") or "M0 0"
+        path = "".join(parts)
+        return path.replace(" -", "-") or "M0 0"
+
+    def _corners(self, course: Floats) -> list[tuple[int, int]]:
+        """Points of a course in units of paths, without those equal to the one before."""
+        places = self._units * self.place(course)
+        points = np.rint(places).astype(int)
+        steps = np.diff(points, axis=0)
+        differs = np.any(steps != 0, axis=1)
+        moved = np.concatenate([[True], differs])
+        corners = points[moved]
+        return [(int(x), int(y)) for x, y in corners]
 
 
 def _polyline(corners: Sequence[tuple[int, int]]) -> str:
     """A line through corners, each relative to the one before."""
-    steps = [f"{x - a} {y - b}" for (a, b), (x, y) in pairwise(corners)]
+    steps = []
+    for (x, y), (next_x, next_y) in pairwise(corners):
+        steps.append(f"{next_x - x} {next_y - y}")
     first_x, first_y = corners[0]
     return f"M{first_x} {first_y}l{' '.join(steps)}"
 
@@ -283,19 +356,23 @@ def _svg_map(shown: Map, base: str, *, reuse: bool) -> str:
     for layer in shown.layers:
         look = f'stroke="{layer.colour}" stroke-width="{_HALVES * layer.width:.1f}"'
         parts.append(f'<path d="{path(layer.edges)}" {look} stroke-linejoin="round"/>')
-    for ends in shown.ends:
-        look = f'fill="#fff" stroke="{ends.colour}" stroke-width="5"'
-        start = middle(shown.roads.course(ends.start))
-        goal = middle(shown.roads.course(ends.goal))
-        places = _HALVES * plane.place(np.array([start, goal]))
-        (start_x, start_y), (goal_x, goal_y) = places
-        disc = f'cx="{start_x:.0f}" cy="{start_y:.0f}" r="9"'
-        square = f'x="{goal_x - 8:.0f}" y="{goal_y - 8:.0f}" width="16" height="16"'
-        parts.append(f"<circle {disc} {look}/>")
-        parts.append(f"<rect {square} {look}/>")
+    parts += [_trip_ends(ends, shown.roads, plane) for ends in shown.ends]
     parts.append("</svg>")
     parts.append(_scale_bar(shown.window, plane, height + head - 6))
     return "".join(parts) + "</svg>"
+
+
+def _trip_ends(ends: TripEnds, roads: RoadMap, plane: Plane) -> str:
+    """A disc at the start, a square at the goal."""
+    start = middle(roads.course(ends.start))
+    goal = middle(roads.course(ends.goal))
+    points = np.array([start, goal])
+    places = _HALVES * plane.place(points)
+    (start_x, start_y), (goal_x, goal_y) = places
+    look = f'fill="#fff" stroke="{ends.colour}" stroke-width="5"'
+    disc = f'cx="{start_x:.0f}" cy="{start_y:.0f}" r="9"'
+    square = f'x="{goal_x - 8:.0f}" y="{goal_y - 8:.0f}" width="16" height="16"'
+    return f"<circle {disc} {look}/><rect {square} {look}/>"
 
 
 def _scale_bar(window: Window, plane: Plane, y: int) -> str:

@@ -115,9 +115,9 @@ def write_report(
         band: The kind of band around means; by default that of the experiment.
     """
     path = Path(path)
-    rankings = [_ranked(run, index) for index in range(len(run.settings))]
+    rankings = [_rank_by_regret(run, index) for index in range(len(run.settings))]
     headline = _best_by_metrics(run) + _headline(run, rankings)
-    headline += _smaller(run, full_size)
+    headline += _size_note(run, full_size)
     origin = synthetic_data(run)
     warning = f"Synthetic data: {origin}." if origin else ""
     charts = {}
@@ -125,42 +125,37 @@ def write_report(
         charts[subject] = [figure(chart) for chart in pictures]
     others = [*charts["derived"], _further_table(run, further)] if further else []
     panels = sweeps(run)
-    body = "".join(
-        (
-            _header(run, headline, claims, warning),
-            "<main>",
-            *(f"<p>{escape(str(note))}</p>" for note in notes if note),
-            f'<figure class="wide">{picture}</figure>' if picture else "",
-            section("The truth", *charts["truth"]),
-            section("A tree over the actions", *charts["tree"]),
-            section("Over the rounds", *charts["totals"]),
-            section(f"Sweep over {panels[0].key}", *charts["sweep"]) if panels else "",
-            section("Result", *_result_tables(run, rankings)),
-            section("Further results", *others),
-            section("Claims", claims_table(claims, not_judged=not_judged)),
-            # Energies come before regret, which charges for hills when rectified.
-            *road_sections(run),
-            section("Did the forecasts hold?", *calibration_parts(run)),
-            section("How wide the bounds are", *charts["widths"]),
-            section("Regret", *charts["regret"], *charts["horizons"]),
-            section(
-                "How regret grows",
-                *charts["growth"],
-                *(_bound_tables(run, bounds) if bounds else ()),
-            ),
-            section(
-                "Statements of theory, checked on this run",
-                claims_table(statements, noun="statement"),
-            ),
-            section(
-                "Time per round",
-                *charts["seconds"] or ["<p>This run has no timings.</p>"],
-            ),
-            settings_section(run),
-            reproduce_section(run, command),
-            "</main>",
-        )
-    )
+    sweep_title = f"Sweep over {panels[0].key}" if panels else ""
+    bound_tables = _bound_tables(run, bounds) if bounds else []
+    seconds = charts["seconds"] or ["<p>This run has no timings.</p>"]
+    parts = [_header(run, headline, claims, warning), "<main>"]
+    parts += [f"<p>{escape(str(note))}</p>" for note in notes if note]
+    if picture:
+        parts.append(f'<figure class="wide">{picture}</figure>')
+    parts += [
+        section("The truth", *charts["truth"]),
+        section("A tree over the actions", *charts["tree"]),
+        section("Over the rounds", *charts["totals"]),
+        section(sweep_title, *charts["sweep"]),
+        section("Result", *_result_tables(run, rankings)),
+        section("Further results", *others),
+        section("Claims", claims_table(claims, not_judged=not_judged)),
+        # Energies come before regret, which charges for hills when rectified.
+        *road_sections(run),
+        section("Did the forecasts hold?", *calibration_parts(run)),
+        section("How wide the bounds are", *charts["widths"]),
+        section("Regret", *charts["regret"], *charts["horizons"]),
+        section("How regret grows", *charts["growth"], *bound_tables),
+        section(
+            "Statements of theory, checked on this run",
+            claims_table(statements, noun="statement"),
+        ),
+        section("Time per round", *seconds),
+        settings_section(run),
+        reproduce_section(run, command),
+        "</main>",
+    ]
+    body = "".join(parts)
     atomic_write(path, page(run.title, body).encode())
     return Report(
         path=path,
@@ -175,11 +170,12 @@ def write_report(
     )
 
 
-def _ranked(run: Run, index: int) -> dict[str, Average]:
+def _rank_by_regret(run: Run, index: int) -> dict[str, Average]:
     """Every policy's regret, the least first."""
     regrets = {}
     for policy in run.policies:
-        regrets[policy] = average(run.cumulative(policy, index)[:, -1])
+        totals = run.cumulative(policy, index)[:, -1]
+        regrets[policy] = average(totals)
     ranking = sorted(regrets, key=lambda policy: regrets[policy].mean)
     return {policy: regrets[policy] for policy in ranking}
 
@@ -206,7 +202,7 @@ def _headline_of_many(run: Run, rankings: Sequence[Mapping[str, Average]]) -> st
         return f"{_too_few(run)} Lowest mean regret: {text}."
     ties = 0
     for index, ranking in enumerate(rankings):
-        if _tied(run, index, ranking) > 1:
+        if _count_best(run, index, ranking) > 1:
             ties += 1
     if ties:
         text += f"; in {ties} of them the seeds do not separate the best"
@@ -221,7 +217,7 @@ def _headline_of_one(run: Run, ranking: Mapping[str, Average]) -> str:
         texts.append(f"{policy}, {plus_minus(*regret)} {unit}".rstrip())
     if len(run.seeds) < LEAST_SEEDS:
         return f"{_too_few(run)} Mean regret: {'; '.join(texts)}."
-    ties = _tied(run, 0, ranking)
+    ties = _count_best(run, 0, ranking)
     if ties <= 1:
         return f"Lowest regret: {'; next '.join(texts[:2])}."
     seeds = count_text(len(run.seeds), "seed")
@@ -246,7 +242,7 @@ def _rivals(run: Run, ranking: Mapping[str, Average]) -> dict[str, Average]:
     return rivals
 
 
-def _tied(run: Run, index: int, ranking: Iterable[str]) -> int:
+def _count_best(run: Run, index: int, ranking: Iterable[str]) -> int:
     """The number of best policies: the first, and the next while chance may explain the lead."""
     totals = [run.cumulative(policy, index)[:, -1] for policy in ranking]
     best = totals[0]
@@ -254,11 +250,13 @@ def _tied(run: Run, index: int, ranking: Iterable[str]) -> int:
     sharing = sharing_of(run, [index])
     tied = 1
     for total in others:
-        scale = abs(float(total.mean()))
-        count = len(others)
-        if not within_noise(
-            total - best, comparisons=count, scale=scale, sharing=sharing
-        ):
+        may_be_chance = within_noise(
+            total - best,
+            comparisons=len(others),
+            scale=abs(float(total.mean())),
+            sharing=sharing,
+        )
+        if not may_be_chance:
             break
         tied += 1
     return tied
@@ -289,7 +287,7 @@ def _best_by_metrics(run: Run) -> str:
     return text
 
 
-def _smaller(run: Run, full_size: tuple[int, int] | None) -> str:
+def _size_note(run: Run, full_size: tuple[int, int] | None) -> str:
     """A sentence on how much smaller than the experiment a run is."""
     if full_size is None:
         return ""
@@ -368,11 +366,16 @@ def _further_table(run: Run, rows: Sequence[Mapping[str, Any]]) -> str:
     units = {str(row["metric"]): str(row.get("unit") or "") for row in rows}
     values: dict[tuple[str, str], dict[str, str]] = {}  # by policy and setting
     for row in rows:
-        if row["policy"] not in run.policies:
+        policy = row["policy"]
+        if policy not in run.policies:
             continue  # the file may have been edited
-        key = (row["policy"], setting_text(row["setting"]))
-        values.setdefault(key, {})[str(row["metric"])] = _row_text(row)
-    titles = [Metric(name.replace("_", " "), unit).text for name, unit in units.items()]
+        setting = setting_text(row["setting"])
+        numbers = values.setdefault((policy, setting), {})
+        numbers[str(row["metric"])] = _row_text(row)
+    titles = []
+    for name, unit in units.items():
+        label = name.replace("_", " ")
+        titles.append(Metric(label, unit).text)
     has_settings = any(setting for _, setting in values)
     if has_settings:
         titles.append("setting")
@@ -387,10 +390,12 @@ def _further_table(run: Run, rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _row_text(row: Mapping[str, Any]) -> str:
     """The mean of a row of the summary, with its standard error if it has one."""
-    mean = nan if row["mean"] is None else float(row["mean"])
-    if row["stderr"] is None:
+    mean = row["mean"]
+    stderr = row["stderr"]
+    mean = nan if mean is None else float(mean)
+    if stderr is None:
         return significant(mean)
-    return plus_minus(mean, float(row["stderr"]))
+    return plus_minus(mean, float(stderr))
 
 
 def _bound_tables(run: Run, bounds: RegretBounds) -> list[str]:

@@ -30,7 +30,8 @@ def mean_stderr(values: Floats) -> tuple[Floats, Floats]:
     mean = values.mean(axis=0)
     if count == 1:
         return mean, np.zeros(values.shape[1:])
-    return mean, values.std(axis=0, ddof=1) / np.sqrt(count)
+    std = values.std(axis=0, ddof=1)
+    return mean, std / np.sqrt(count)
 
 
 def mean_band(values: Floats, band: Band) -> tuple[Floats, Floats]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+_SMALLEST = float(np.finfo(np.float64).tiny)  # below it, numbers lose their digits
 _MOST_INTERVALS = 7.0  # between the ticks of a linear axis
 _ROUND_STEPS = (1, 2, 2.5, 5, 10)
 
@@ -21,12 +22,13 @@ def ticks(low: float, high: float, log: bool = False) -> list[float]:
     >>> ticks(0.0, 30000.0), ticks(2e-5, 7e-3, log=True)
     ([0.0, 5000.0, 10000.0, 15000.0, 20000.0, 25000.0, 30000.0], [3e-05, 0.0001, 0.0003, 0.001, 0.003])
     """
-    if not high > low:
+    if not high - low > _SMALLEST:
         return [low]
     return _log_ticks(low, high) if log else _linear_ticks(low, high)
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
+    low = max(low, _SMALLEST)
     decades = float(np.log10(high / low))
     if decades < 1.5:
         steps = [1, 2, 5]
@@ -39,17 +41,29 @@ def _log_ticks(low: float, high: float) -> list[float]:
     values = []
     for power in range(first_power, last_power + 1):
         values += [float(f"{step}e{power}") for step in steps]
-    return [value for value in values if low * 0.999 <= value <= high * 1.001]
+    lowest = low * 0.999
+    highest = high * 1.001
+    return [value for value in values if lowest <= value <= highest]
 
 
 def _linear_ticks(low: float, high: float) -> list[float]:
     least = (high - low) / _MOST_INTERVALS
-    power = 10.0 ** np.floor(np.log10(least))
-    fitting = [factor for factor in _ROUND_STEPS if factor * power >= least * 0.999]
-    step = float(power * fitting[0])
-    first = int(np.ceil(low / step - 1e-9))
-    last = int(np.floor(high / step + 1e-9))
-    return [round(number * step, 12) for number in range(first, last + 1)]
+    step = _round_step(least)
+    # Ends of the axis that are ticks but for rounding count as ticks.
+    first = np.ceil(low / step - 1e-9)
+    last = np.floor(high / step + 1e-9)
+    numbers = range(int(first), int(last) + 1)
+    return [round(number * step, 12) for number in numbers]
+
+
+def _round_step(least: float) -> float:
+    """The smallest round number that is not below ``least``, but for rounding."""
+    exponent = np.floor(np.log10(least))
+    power = 10.0**exponent
+    for factor in _ROUND_STEPS:
+        if factor * power >= least * 0.999:
+            return float(power * factor)
+    raise AssertionError  # the last factor is 10
 
 
 def spread_labels(
@@ -74,8 +88,10 @@ def spread_labels(
     # Less the gaps below them, positions may be equal but must keep their order: isotonic
     # regression finds the nearest such ones by least squares.
     gaps_below = gap * np.arange(count)
-    moved = isotonic_regression(wishes[order] - gaps_below).x
+    reduced = wishes[order] - gaps_below
+    moved = isotonic_regression(reduced).x
     highest = max(low, high - (count - 1) * gap)
+    moved = np.clip(moved, low, highest)
     placed = np.empty(count)
-    placed[order] = np.clip(moved, low, highest) + gaps_below
+    placed[order] = moved + gaps_below
     return placed.tolist()

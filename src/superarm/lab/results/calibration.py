@@ -90,10 +90,13 @@ class IntervalCoverage(NamedTuple):
 
         if self.seeds == 1:
             return float("nan")
-        errors = max(0.0, -float(ndtri(min(1.0, self._tail()))))
+        tail = min(1.0, self._tail())
+        errors = max(0.0, -float(ndtri(tail)))
         if self.groups and errors > 0.0:
-            errors = -float(ndtri(stdtr(self.groups - 1, -errors)))
-        return float(np.copysign(errors, self.observed - self.level))
+            student_tail = stdtr(self.groups - 1, -errors)
+            errors = -float(ndtri(student_tail))
+        difference = self.observed - self.level
+        return float(np.copysign(errors, difference))
 
     def _tail(self) -> float:
         """The probability of a share at least as far from its level, on the same side.
@@ -279,19 +282,22 @@ def _calibration(audits: _Audits, words: Words, at_once: bool) -> Calibration:
 
     ``at_once``: whether a policy knew all rewards of a round before the next.
     """
-    groups = audits.rounds if at_once else audits.seeds
     late = not at_once
+    sizes = audits.sizes
     seeds = audits.seeds
-    ones = np.ones(len(audits.sizes))
+    groups = audits.rounds if at_once else seeds
     arms: tuple[IntervalCoverage, ...] = ()
     true_arms: tuple[IntervalCoverage, ...] = ()
-    if not (audits.sizes == 1).all():  # else arms are choices
-        arms = _shares(audits.within, audits.sizes, groups, of_seeds=late)
-        true_arms = _shares(audits.true_within, audits.sizes, seeds, of_seeds=True)
+    if not (sizes == 1).all():  # else arms are choices
+        arms = _shares(audits.within, sizes, groups, of_seeds=late)
+        true_arms = _shares(audits.true_within, sizes, seeds, of_seeds=True)
     new = audits.firsts > 0
     first = _shares(audits.first[new], audits.firsts[new], groups[new], of_seeds=late)
-    choices = _shares(_within(audits.score), ones, groups, of_seeds=late)
-    true_choices = _shares(_within(audits.true_score), ones, seeds, of_seeds=True)
+    ones = np.ones(len(sizes))
+    within = _within(audits.score)
+    choices = _shares(within, ones, groups, of_seeds=late)
+    true_within = _within(audits.true_score)
+    true_choices = _shares(true_within, ones, seeds, of_seeds=True)
     return {
         words.arms: arms,
         words.first: first,
@@ -349,14 +355,16 @@ def _design_effect(totals: Floats, squares: Floats, members: Floats) -> float:
     """
     groups = len(totals)
     # The limit is reached where all of a group are inside or outside at once.
-    limit = max(1.0, float(members @ members / members.sum()))
+    mean_size = members @ members / members.sum()  # weighted by size
+    limit = max(1.0, float(mean_size))
     varied = squares > 0.0
     if groups == 1 or not varied.any():
         return limit
     # As for any variance about the mean of so many groups.
-    corrected = groups / (groups - 1.0) * np.sum(totals**2, axis=0)
-    largest = (corrected[varied] / squares[varied]).max()
-    return float(np.clip(largest, 1.0, limit))
+    correction = groups / (groups - 1.0)
+    corrected = correction * np.sum(totals**2, axis=0)
+    effects = corrected[varied] / squares[varied]
+    return float(np.clip(effects.max(), 1.0, limit))
 
 
 def _within(scores: Floats) -> Floats:

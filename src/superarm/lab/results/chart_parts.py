@@ -9,7 +9,7 @@ from superarm.core import Floats, Ints
 from superarm.lab.simulation.run import Run
 
 from .averages import Band, mean_band
-from .curves import thinned
+from .curves import spaced_rounds, totals_at
 from .formats import setting_text, significant
 from .pictures import Chart, Picture, Series
 from .styles import PolicyStyle, policy_styles
@@ -48,8 +48,8 @@ def total_curve(
         points: The largest number of points.
     """
     style = policy_styles(run.policies)[policy]
-    rounds = thinned(run.rounds, points)
-    totals = run.cumulative(policy, setting_index, metric)[:, rounds - 1]
+    rounds = spaced_rounds(run.rounds, points)
+    totals = totals_at(run, policy, setting_index, rounds, metric)
     return mean_curve(policy, style, rounds, totals, band)
 
 

@@ -23,12 +23,19 @@ from .chart_parts import (
     thin_note,
     total_curve,
 )
-from .curves import growth_exponent, growth_of, regret_curve, seconds_curve, thinned
+from .curves import (
+    growth_exponent,
+    growth_of,
+    regret_curve,
+    seconds_curve,
+    spaced_rounds,
+    totals_at,
+)
 from .formats import power_text, readable_seconds, setting_text
 from .maps import networks_picture
 from .pictures import Chart, Picture, Series
 from .roads import METHODS, compares_schedules, trip_name, trip_settings
-from .settings import matches, sweeps
+from .settings import Sweep, matches, sweeps
 from .styles import PolicyStyle, policy_styles
 from .sweep_charts import schedules_picture, sweep_curves, sweep_totals
 from .tree_charts import tree_pictures
@@ -56,31 +63,64 @@ def run_charts(
     """
     band = band or run.chart.band
     panels = sweeps(run)
-    indices = range(len(run.settings))
-    first_indices = indices[:_MANY_SETTINGS]
-    many = bool(panels) and len(run.settings) > _MANY_SETTINGS
-    regret = [] if many else [_regret(run, index, band) for index in indices]
-    if many:
-        regret.append(sweep_curves(run, panels, band))
-    # The sweep shows means of many settings.
-    derived = [row for row in run.derived if "versus" in row or not many]
     has_schedules = bool(trip_settings(run)) and compares_schedules(run)
-    growth = [
-        _growth(run, index, bounds if index == 0 else None) for index in first_indices
-    ]
-    seconds = [_seconds(run, index) for index in first_indices]
     return {
         "truth": truth_pictures(run),
         "tree": tree_pictures(run),
         "totals": _totals(run, band),
-        "derived": [_derived(run, row, band) for row in derived],
+        "derived": _derived_pictures(run, panels, band),
         "horizons": [_horizons(run, band)] if run.horizons else [],
         "sweep": [sweep_totals(run, panels, band)] if panels else [],
         "widths": [schedules_picture(run, band)] if has_schedules else [],
-        "regret": regret,
-        "growth": growth,
-        "seconds": [picture for picture in seconds if picture is not None],
+        "regret": _regret_pictures(run, panels, band),
+        "growth": _growth_pictures(run, bounds),
+        "seconds": _seconds_pictures(run),
     }
+
+
+def _is_large_sweep(run: Run, panels: Sequence[Sweep]) -> bool:
+    """Whether there are too many settings for a picture of each."""
+    return bool(panels) and len(run.settings) > _MANY_SETTINGS
+
+
+def _derived_pictures(run: Run, panels: Sequence[Sweep], band: Band) -> list[Picture]:
+    # The sweep shows means of many settings.
+    skip_means = _is_large_sweep(run, panels)
+    pictures = []
+    for row in run.derived:
+        is_mean = "versus" not in row
+        if not (is_mean and skip_means):
+            pictures.append(_derived(run, row, band))
+    return pictures
+
+
+def _regret_pictures(run: Run, panels: Sequence[Sweep], band: Band) -> list[Picture]:
+    if _is_large_sweep(run, panels):
+        picture = sweep_curves(run, panels, band)
+        return [picture]
+    indices = range(len(run.settings))
+    return [_regret(run, index, band) for index in indices]
+
+
+def _growth_pictures(run: Run, bounds: RegretBounds | None) -> list[Picture]:
+    pictures = []
+    for index in _first_settings(run):
+        pictures.append(_growth(run, index, bounds))
+        bounds = None  # they are those of the first setting
+    return pictures
+
+
+def _seconds_pictures(run: Run) -> list[Picture]:
+    pictures = []
+    for index in _first_settings(run):
+        picture = _seconds(run, index)
+        if picture is not None:
+            pictures.append(picture)
+    return pictures
+
+
+def _first_settings(run: Run) -> range:
+    return range(min(len(run.settings), _MANY_SETTINGS))
 
 
 def group_pictures(runs: Sequence[Run]) -> list[Picture]:
@@ -107,9 +147,10 @@ def group_pictures(runs: Sequence[Run]) -> list[Picture]:
 
 
 def _methods(runs: Sequence[Run]) -> Picture:
-    panels = [
-        regret_chart(run, 0, policies=METHODS, title=trip_name(run, 0)) for run in runs
-    ]
+    panels = []
+    for run in runs:
+        title = trip_name(run, 0)
+        panels.append(regret_chart(run, 0, policies=METHODS, title=title))
     caption = sentence(band_text(runs[0], "stderr"))
     return Picture(name="methods", panels=tuple(panels), caption=caption, columns=3)
 
@@ -153,14 +194,16 @@ def _are_far_apart(ends: Sequence[float]) -> bool:
     Regret is negative where a policy is better than what it is compared with.
     """
     positive = [end for end in ends if end > 0.0]
-    if len(positive) < 2 or not all(end >= 0.0 for end in ends):
+    none_negative = all(end >= 0.0 for end in ends)
+    if len(positive) < 2 or not none_negative:
         return False
     return max(positive) > _FAR_APART * min(positive)
 
 
 def _regret(run: Run, index: int, band: Band) -> Picture:
     chart = regret_chart(run, index, band)
-    caption = sentence(band_text(run, band)) + thin_note([chart])
+    caption = sentence(band_text(run, band))
+    caption += thin_note([chart])
     return setting_picture(run, index, "regret", chart, caption)
 
 
@@ -192,7 +235,8 @@ def _theory_series(run: Run, curves: Mapping[str, Bound], dash: int) -> list[Ser
     styles = policy_styles(run.policies)
     series = []
     for policy, curve in curves.items():
-        style = PolicyStyle(styles[policy].colour, dash)
+        colour = styles[policy].colour
+        style = PolicyStyle(colour, dash)
         series.append(Series(curve.label, curve.rounds, curve.values, style))
     return series
 
@@ -202,14 +246,15 @@ def _totals(run: Run, band: Band) -> list[Picture]:
     charts = []
     for curve, (index, setting) in product(run.chart.curves, enumerate(run.settings)):
         metric = curve["metric"]
-        selected = matches(run, setting, curve.get("where", {}))
-        if selected and metric in run.metrics_at(index):
-            series = [
-                total_curve(run, policy, index, band, metric=metric)
-                for policy in run.policies
-            ]
-            label = run.metric(metric, index).text
-            charts.append(setting_panel(run, index, series, label))
+        where = curve.get("where", {})
+        if not matches(run, setting, where) or metric not in run.metrics_at(index):
+            continue
+        series = [
+            total_curve(run, policy, index, band, metric=metric)
+            for policy in run.policies
+        ]
+        label = run.metric(metric, index).text
+        charts.append(setting_panel(run, index, series, label))
     if not charts:
         return []
     caption = f"Running totals; {band_text(run, band)}.{thin_note(charts)}"
@@ -221,43 +266,51 @@ def _derived(run: Run, row: Mapping[str, str], band: Band) -> Picture:
 
     It is a running total over that of another policy, or over the number of rounds.
     """
+    name = row["name"]
+    metric = row["metric"]
     versus = row.get("versus")
     charts = []
     for index in range(len(run.settings)):
         if versus:
-            charts.append(_ratio_panel(run, index, row["metric"], versus, band))
+            chart = _ratio_panel(run, index, metric, versus, band)
         else:
-            charts.append(_mean_panel(run, index, row["metric"], row["name"], band))
+            chart = _mean_panel(run, index, metric, name, band)
+        charts.append(chart)
     caption = sentence(band_text(run, band))
     if versus:
-        caption += _ratio_warning(run, row["metric"], versus)
+        caption += _ratio_warning(run, metric, versus)
     columns = 3 if len(charts) in (3, 5, 6) else 2
-    return Picture(
-        name=row["name"], panels=tuple(charts), caption=caption, columns=columns
-    )
+    return Picture(name=name, panels=tuple(charts), caption=caption, columns=columns)
 
 
 def _ratio_panel(run: Run, index: int, metric: str, versus: str, band: Band) -> Chart:
-    rounds = thinned(run.rounds, POINTS)
-    totals = run.cumulative(versus, index, metric)[:, rounds - 1]
-    totals = np.where(totals == 0.0, np.nan, totals)
+    rounds = spaced_rounds(run.rounds, POINTS)
+    reference = totals_at(run, versus, index, rounds, metric)
+    reference = np.where(reference == 0.0, np.nan, reference)
+    styles = policy_styles(run.policies)
     series = []
-    for policy, style in policy_styles(run.policies).items():
-        if policy != versus:
-            ratios = run.cumulative(policy, index, metric)[:, rounds - 1] / totals
-            series.append(mean_curve(policy, style, rounds, ratios, band))
-    label = f"{run.metric(metric, index).label}, relative to {versus}"
+    for policy, style in styles.items():
+        if policy == versus:
+            continue
+        totals = totals_at(run, policy, index, rounds, metric)
+        ratios = totals / reference
+        series.append(mean_curve(policy, style, rounds, ratios, band))
+    name = run.metric(metric, index).label
+    label = f"{name}, relative to {versus}"
     return setting_panel(run, index, series, label, from_zero=False)
 
 
 def _mean_panel(run: Run, index: int, metric: str, name: str, band: Band) -> Chart:
-    rounds = thinned(run.rounds, _FINE)
+    rounds = spaced_rounds(run.rounds, _FINE)
     counts = rounds[None].astype(np.float64)
+    styles = policy_styles(run.policies)
     series = []
-    for policy, style in policy_styles(run.policies).items():
-        means = run.cumulative(policy, index, metric)[:, rounds - 1] / counts
+    for policy, style in styles.items():
+        totals = totals_at(run, policy, index, rounds, metric)
+        means = totals / counts
         series.append(mean_curve(policy, style, rounds, means, band))
-    description = run.metric(metric, index)._replace(label=name.replace("_", " "))
+    label = name.replace("_", " ")
+    description = run.metric(metric, index)._replace(label=label)
     return setting_panel(run, index, series, description.text, from_zero=True)
 
 

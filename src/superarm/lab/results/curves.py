@@ -19,7 +19,9 @@ class Curve(NamedTuple):
     mean: Floats
 
 
-def thinned(rounds: int, points: int = 600, log: bool = False) -> NDArray[np.intp]:
+def spaced_rounds(
+    rounds: int, points: int = 600, log: bool = False
+) -> NDArray[np.intp]:
     """Return some of the rounds 1 … ``rounds``, ends included, evenly spaced on an axis.
 
     Args:
@@ -28,8 +30,30 @@ def thinned(rounds: int, points: int = 600, log: bool = False) -> NDArray[np.int
         log: Whether the axis is logarithmic.
     """
     space = np.geomspace if log else np.linspace
-    places = space(1, rounds, min(points, rounds))
-    return np.unique(np.rint(places).astype(np.intp))
+    count = min(points, rounds)
+    places = space(1, rounds, count)
+    nearest = np.rint(places).astype(np.intp)
+    return np.unique(nearest)
+
+
+def totals_at(
+    run: Run,
+    policy: str,
+    setting_index: int,
+    rounds: NDArray[np.intp],
+    metric: str = "regret",
+) -> Floats:
+    """Running totals of a metric after some rounds, (seeds, n).
+
+    Args:
+        run: The run.
+        policy: A policy's name.
+        setting_index: The setting's position in the run.
+        rounds: The rounds, (n,).
+        metric: The metric's name.
+    """
+    totals = run.cumulative(policy, setting_index, metric)
+    return totals[:, rounds - 1]
 
 
 def regret_curve(
@@ -43,8 +67,8 @@ def regret_curve(
         setting_index: The setting's position in the run.
         points: The largest number of rounds.
     """
-    rounds = thinned(run.rounds, points, log=True)
-    totals = run.cumulative(policy, setting_index)[:, rounds - 1]
+    rounds = spaced_rounds(run.rounds, points, log=True)
+    totals = totals_at(run, policy, setting_index, rounds)
     return Curve(rounds, totals.mean(axis=0))
 
 
@@ -65,12 +89,15 @@ def growth_of(curve: Curve) -> float:
     Args:
         curve: The curve, fitted on log–log axes.
     """
-    late = 2 * curve.rounds >= curve.rounds[-1]
+    last = curve.rounds[-1]
+    late = 2 * curve.rounds >= last
     rounds = curve.rounds[late]
     mean = curve.mean[late]
     if len(rounds) < 3 or mean.min() <= 0.0:
         return float("nan")
-    slope, _ = np.polyfit(np.log(rounds), np.log(mean), 1)
+    x = np.log(rounds)
+    y = np.log(mean)
+    slope, _ = np.polyfit(x, y, 1)
     return float(slope)
 
 
@@ -85,9 +112,10 @@ def seconds_curve(
         setting_index: The setting's position in the run.
         points: The largest number of stretches; the curve is drawn at their last rounds.
     """
-    stretches, ends = _stretches(run, policy, setting_index, points)
-    means = [stretch.mean(dtype=float) for stretch in stretches]
-    return Curve(ends, np.array(means))
+    stretches = _stretches(run, policy, setting_index, points)
+    means = [stretch.seconds.mean(dtype=float) for stretch in stretches]
+    last_rounds = [stretch.last for stretch in stretches]
+    return Curve(np.array(last_rounds), np.array(means))
 
 
 def seconds_by_seed(
@@ -103,23 +131,33 @@ def seconds_by_seed(
         setting_index: The setting's position in the run.
         points: The largest number of stretches; curves are drawn at their last rounds.
     """
-    stretches, ends = _stretches(run, policy, setting_index, points)
-    medians = [np.median(stretch, axis=1) for stretch in stretches]
+    stretches = _stretches(run, policy, setting_index, points)
+    medians = [np.median(stretch.seconds, axis=1) for stretch in stretches]
     by_seed = np.stack(medians, axis=1)  # (seeds, stretches)
-    return [Curve(ends, seed.astype(np.float64)) for seed in by_seed]
+    rounds = np.array([stretch.last for stretch in stretches])
+    return [Curve(rounds, seed.astype(np.float64)) for seed in by_seed]
+
+
+class _Stretch(NamedTuple):
+    """The times of consecutive rounds."""
+
+    seconds: NDArray[np.float32]  # (seeds, rounds)
+    last: int  # its last round
 
 
 def _stretches(
     run: Run, policy: str, setting_index: int, points: int
-) -> tuple[list[NDArray[np.float32]], NDArray[np.intp]]:
-    """Seconds in consecutive stretches of rounds, (seeds, length) each, and their last rounds.
+) -> list[_Stretch]:
+    """The rounds of a run in at most ``points`` stretches of about equal length.
 
     The first round, which compiles code, is left out unless it is the only one.
     """
     skipped = min(1, run.rounds - 1)
-    seconds = run.seconds(policy, setting_index)[:, skipped:]
-    count = seconds.shape[1]
+    count = run.rounds - skipped
     places = np.linspace(0, count, min(points, count) + 1)
-    edges = np.unique(places.astype(np.intp))
-    stretches = [seconds[:, start:stop] for start, stop in pairwise(edges)]
-    return stretches, edges[1:] + skipped
+    edges = np.unique(places.astype(np.intp)) + skipped
+    seconds = run.seconds(policy, setting_index)
+    stretches = []
+    for start, stop in pairwise(edges.tolist()):
+        stretches.append(_Stretch(seconds[:, start:stop], stop))
+    return stretches

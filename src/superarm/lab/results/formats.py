@@ -85,12 +85,13 @@ def power_text(exponent: float) -> str:
     Args:
         exponent: p of t^p.
 
-    >>> power_text(0.5), power_text(-0.05)
-    ('t⁰·⁵⁰', 't⁻⁰·⁰⁵')
+    >>> power_text(0.5), power_text(-0.05), power_text(-0.001)
+    ('t⁰·⁵⁰', 't⁻⁰·⁰⁵', 't⁰·⁰⁰')
     """
     if not np.isfinite(exponent):
         return "–"
-    return "t" + f"{exponent:.2f}".translate(_RAISED)
+    # "z" writes −0.00 as 0.00.
+    return "t" + f"{exponent:z.2f}".translate(_RAISED)
 
 
 def count_text(count: int, noun: str) -> str:

@@ -16,7 +16,15 @@ from superarm.lab.simulation.run import Run
 from .axes import ticks
 from .formats import count_text, significant
 from .pictures import Layer, Map, Picture, TripEnds, Window
-from .roads import best_policy, trip_key, trip_name, trip_settings, usual_route, visits
+from .roads import (
+    TripKey,
+    best_policy,
+    trip_key,
+    trip_name,
+    trip_settings,
+    usual_route,
+    visits,
+)
 from .styles import shade
 
 # The least visits of each class of roads; classes differ in colour.
@@ -63,18 +71,21 @@ def networks_picture(runs: Sequence[Run]) -> Picture | None:
 
 
 def _trips_by_network(runs: Sequence[Run]) -> Iterator[list[_Trip]]:
-    settings = [(run, index) for run in runs for index in trip_settings(run)]
+    settings = []
+    for run in runs:
+        settings += [(run, index) for index in trip_settings(run)]
     settings.sort(key=lambda setting: trip_name(*setting))
-    networks: dict[bytes, dict[tuple[int, int], _Trip]] = {}
+    networks: dict[bytes, dict[TripKey, _Trip]] = {}
     for run, index in settings:
         roads = _roads(run, index)
         if not roads.ends:
             continue
-        network, start, goal = trip_key(roads)
-        trips = networks.setdefault(network, {})
-        if (start, goal) not in trips:
-            route = usual_route(run, best_policy(run, index), index, run.seeds[0])
-            trips[start, goal] = _Trip(trip_name(run, index), roads, route)
+        key = trip_key(roads)
+        trips = networks.setdefault(key.network, {})
+        if key not in trips:
+            policy = best_policy(run, index)
+            route = usual_route(run, policy, index, run.seeds[0])
+            trips[key] = _Trip(trip_name(run, index), roads, route)
     for trips in networks.values():
         yield [*trips.values()]
 
@@ -107,7 +118,7 @@ def visit_pictures(run: Run, policies: Sequence[str]) -> list[Picture]:
     return [_visits(run, index, policies) for index in trip_settings(run)]
 
 
-def doubt_pictures(run: Run) -> list[Picture]:
+def uncertainty_pictures(run: Run) -> list[Picture]:
     """For every trip, draw what learners are still unsure of after the first seed.
 
     Args:
@@ -115,13 +126,13 @@ def doubt_pictures(run: Run) -> list[Picture]:
     """
     pictures = []
     for index in trip_settings(run):
-        doubts = {}
+        stds_by_policy = {}
         for policy in run.policies:
             audit = run.audit(policy, index, run.seeds[0])
             if audit and "std" in audit:
-                doubts[policy] = audit["std"].astype(np.float64)
-        if doubts:
-            pictures.append(_doubts(run, index, doubts))
+                stds_by_policy[policy] = audit["std"].astype(np.float64)
+        if stds_by_policy:
+            pictures.append(_uncertainty_picture(run, index, stds_by_policy))
     return pictures
 
 
@@ -166,16 +177,20 @@ def _class_labels(limits: Sequence[float]) -> list[str]:
     return [*labels, f"{limits[-1]:g}+"]
 
 
-def _doubts(run: Run, index: int, doubts: Mapping[str, Floats]) -> Picture:
+def _uncertainty_picture(
+    run: Run, index: int, stds_by_policy: Mapping[str, Floats]
+) -> Picture:
     roads = _roads(run, index)
     # A few edges are far more uncertain than all others; they take the last colour.
-    stds = np.concatenate(list(doubts.values()))
-    highest = max(float(np.quantile(stds, 0.98)), 1e-12)
+    stds = np.concatenate(list(stds_by_policy.values()))
+    high = float(np.quantile(stds, 0.98))
+    highest = max(high, 1e-12)
     limits = [0.0]
     limits += [tick for tick in ticks(0.0, highest)[1:] if tick < highest]
     panels = []
-    for policy, std in doubts.items():
-        note = f"median {significant(float(np.median(std)))} Wh"
+    for policy, std in stds_by_policy.items():
+        median = float(np.median(std))
+        note = f"median {significant(median)} Wh"
         # The most certain roads lie on top.
         layers = _layers(std, limits, (1.2, 1.2))[::-1]
         panels.append(_Panel(policy, note, layers))
@@ -254,19 +269,27 @@ def window_around(roads: RoadMap, driven: Ints, margin: float = 0.06) -> Window:
         driven: The edges; if there are none and no ends, the window shows all roads.
         margin: Room on each side, as a share of the window's size.
     """
-    shown = np.concatenate([np.asarray(driven, dtype=np.intp), roads.ends])
+    driven = np.asarray(driven, dtype=np.intp)
+    shown = np.concatenate([driven, roads.ends])
     edges = np.unique(shown).astype(np.intp)
     if len(edges) == 0:
         edges = np.arange(len(roads))
-    points = np.concatenate([roads.course(edge) for edge in edges])  # (p, 2)
+    courses = [roads.course(edge) for edge in edges]
+    points = np.concatenate(courses)  # (p, 2)
     low = points.min(axis=0)
     high = points.max(axis=0)
     size = np.maximum(high - low, 1.0)  # width and height
-    size = np.maximum(size, size[::-1] / _MOST_ASPECT)
+    height_and_width = size[::-1]
+    size = np.maximum(size, height_and_width / _MOST_ASPECT)
     size = size * (1.0 + 2.0 * margin)
-    left, bottom = (low + high - size) / 2.0
     width, height = size
-    return Window(float(left), float(bottom), float(width), float(height))
+    left, bottom = (low + high - size) / 2.0
+    return Window(
+        left=float(left),
+        bottom=float(bottom),
+        width=float(width),
+        height=float(height),
+    )
 
 
 def in_window(roads: RoadMap, window: Window) -> Ints:
@@ -280,9 +303,11 @@ def in_window(roads: RoadMap, window: Window) -> Ints:
     low = np.minimum.reduceat(roads.points, starts)  # (n, 2)
     high = np.maximum.reduceat(roads.points, starts)
     lower_left = np.array([window.left, window.bottom])
-    upper_right = lower_left + np.array([window.width, window.height])
-    meets = (high >= lower_left).all(axis=1) & (low <= upper_right).all(axis=1)
-    return np.flatnonzero(meets)
+    size = np.array([window.width, window.height])
+    upper_right = lower_left + size
+    not_before = (high >= lower_left).all(axis=1)
+    not_beyond = (low <= upper_right).all(axis=1)
+    return np.flatnonzero(not_before & not_beyond)
 
 
 def middle(course: Floats) -> tuple[float, float]:
@@ -292,10 +317,12 @@ def middle(course: Floats) -> tuple[float, float]:
         course: Its points in metres, (q, 2).
     """
     x, y = course.T
-    lengths = np.hypot(np.diff(x), np.diff(y))
-    along = np.concatenate([[0.0], np.cumsum(lengths)])
+    lengths = np.hypot(np.diff(x), np.diff(y))  # of its straight pieces
+    along = np.concatenate([[0.0], np.cumsum(lengths)])  # to each point
     half = along[-1] / 2.0
-    return float(np.interp(half, along, x)), float(np.interp(half, along, y))
+    middle_x = np.interp(half, along, x)
+    middle_y = np.interp(half, along, y)
+    return float(middle_x), float(middle_y)
 
 
 def round_length(longest: float) -> float:

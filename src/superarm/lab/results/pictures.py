@@ -103,8 +103,9 @@ class Chart:
         """What can be drawn of each curve."""
         floor = 0.0
         if self.log_y and self.totals:
-            ends = [float(series.y[-1]) for series in self.series if series.y[-1] > 0.0]
-            floor = min(ends, default=0.0) / _FLOOR
+            ends = [float(series.y[-1]) for series in self.series if len(series.y)]
+            positive = [end for end in ends if end > 0.0]
+            floor = min(positive, default=0.0) / _FLOOR
         return [self._shape(series, floor) for series in self.series]
 
     def _shape(self, series: Series, floor: float) -> Shape:
@@ -119,13 +120,16 @@ class Chart:
         half = half[shown]
         if self.log_x:
             zero = self._log_zero()
-            x = np.where(x == 0.0, np.nan if zero is None else zero.place, x)
+            place = np.nan if zero is None else zero.place
+            x = np.where(x == 0.0, place, x)
         low = y - half
+        high = y + half
         if self.log_y:
             # A log axis cannot show a band that reaches below zero: it ends at a tenth of
             # the mean.
-            low = np.maximum(low, np.maximum(y / 10.0, floor))
-        return Shape(x, y, low, y + half)
+            lowest = np.maximum(y / 10.0, floor)
+            low = np.maximum(low, lowest)
+        return Shape(x, y, low, high)
 
     def _log_zero(self) -> _LogZero | None:
         """The place of 0 on a logarithmic x-axis; ``None`` where no 0 is drawn."""
@@ -135,9 +139,10 @@ class Chart:
         positive = x[x > 0.0]
         if 0.0 not in x or len(positive) < 2:
             return None
-        least = float(positive[0])
-        step = min(positive[0] / positive[1], 0.5)
-        return _LogZero(float(positive[0] * step), least)
+        least = positive[0]
+        second = positive[1]
+        step = min(least / second, 0.5)
+        return _LogZero(place=float(least * step), least=float(least))
 
     def x_ticks(self) -> dict[float, str]:
         """Labels of the x-axis by their places."""
@@ -161,8 +166,9 @@ class Chart:
     def y_ticks(self) -> dict[float, str]:
         """Labels of the y-axis by their places."""
         low, high = self.y_range()
+        places = ticks(low, high, self.log_y)
         write = readable_seconds if self.seconds else significant
-        return {place: write(place) for place in ticks(low, high, self.log_y)}
+        return {place: write(place) for place in places}
 
     def x_range(self) -> tuple[float, float]:
         """Both ends of the x-axis."""
@@ -174,7 +180,8 @@ class Chart:
         heights: list[Floats] = []
         for shape in self.shapes():
             heights += [shape.low, shape.y, shape.high]
-        low, high = _range(_join(heights), self.log_y, tight=not self.from_zero)
+        tight = not self.from_zero
+        low, high = _range(_join(heights), self.log_y, tight=tight)
         if self.from_zero:
             return low, high
         room = _MARGIN * (high - low)
@@ -195,9 +202,12 @@ def _range(values: Floats, log: bool, *, tight: bool) -> tuple[float, float]:
     values = values[np.abs(values) <= LARGEST]
     if log:
         values = values[values > 0.0]
-    low, high = 1.0, 10.0
     if len(values):
-        low, high = float(values.min()), float(values.max())
+        low = float(values.min())
+        high = float(values.max())
+    else:
+        low = 1.0
+        high = 10.0
     if log:
         return (low, high) if high > low else (low / 2.0, high * 2.0)
     if not tight:

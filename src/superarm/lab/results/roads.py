@@ -73,7 +73,9 @@ def trip_name(run: Run, setting_index: int) -> str:
     if not isinstance(route, str) or not route:
         return run.experiment
     place, _, letter = route.rpartition("-")
-    return f"{place.title()} {letter.upper()}" if place and len(letter) == 1 else route
+    if not place or len(letter) != 1:
+        return route
+    return f"{place.title()} {letter.upper()}"
 
 
 def visits(run: Run, policy: str, setting_index: int, seed: int, edges: int) -> Ints:
@@ -100,10 +102,13 @@ def usual_route(run: Run, policy: str, setting_index: int, seed: int) -> Ints:
         seed: One of the run's seeds.
     """
     choices = run.choices(policy, setting_index, seed)
-    latest_first = choices[::-1][: _tenth(run)]
-    routes = Counter(tuple(row[row >= 0].tolist()) for row in latest_first)
-    [(route, _)] = routes.most_common(1)  # the first of equally frequent ones
-    return np.array(route, dtype=np.intp)
+    latest_first = choices[::-1]
+    counts: Counter[tuple[int, ...]] = Counter()
+    for padded in latest_first[: _tenth(run)]:
+        route = padded[padded >= 0]
+        counts[tuple(route.tolist())] += 1
+    [(usual, _)] = counts.most_common(1)  # the first of equally frequent ones
+    return np.array(usual, dtype=np.intp)
 
 
 def best_policy(run: Run, setting_index: int) -> str:
@@ -116,7 +121,8 @@ def best_policy(run: Run, setting_index: int) -> str:
     start = run.rounds - _tenth(run)
 
     def late_regret(policy: str) -> float:
-        return float(per_round(run, policy, setting_index, "regret", start).mean())
+        regret = per_round(run, policy, setting_index, "regret", start)
+        return float(regret.mean())
 
     return min(run.policies, key=late_regret)
 
@@ -147,13 +153,16 @@ def trip_energies(run: Run, setting_index: int) -> dict[str, dict[str, Average]]
 
     rows = {}
     for policy in run.policies:
+        energies = energy(policy)
         # Seed by seed: truths differ more than policies do.
-        difference = energy(policy) - energy(reference)
+        difference = energies - energy(reference)
+        first = energy(policy, 0, tenth)
+        last = energy(policy, run.rounds - tenth)
         rows[policy] = {
-            column: average(energy(policy)),
+            column: average(energies),
             f"difference from {reference}": average(difference),
-            f"first {span}": average(energy(policy, 0, tenth)),
-            f"last {span}": average(energy(policy, run.rounds - tenth)),
+            f"first {span}": average(first),
+            f"last {span}": average(last),
         }
     ranking = sorted(rows, key=lambda policy: rows[policy][column].mean)
     return {policy: rows[policy] for policy in ranking}
@@ -215,5 +224,7 @@ def compares_schedules(run: Run) -> bool:
         run: The run.
     """
     schedules = {schedule_of(run, policy, 0, arms=1) for policy in run.policies}
+    if None in schedules:
+        return False
     kinds = {type(schedule) for schedule in schedules}
-    return None not in schedules and len(schedules) > len(kinds)
+    return len(schedules) > len(kinds)

@@ -32,15 +32,15 @@ def sweeps(run: Run, key: str | None = None) -> list[Sweep]:
     """
     values = _swept_values(run, key)
     if not key:
-        swept = [name for name, numbers in values.items() if len(numbers) > 1]
-        key = max(swept, key=lambda name: len(values[name]), default="")
+        key = _most_swept_key(values)
     if key not in values:
         return []
-    settings = [*enumerate(run.settings)]
+    indices = [*range(len(run.settings))]
     if not any(isinstance(value, str) for value in values[key]):
-        settings.sort(key=lambda item: item[1].get(key, 0))
+        indices.sort(key=lambda index: run.settings[index].get(key, 0))
     panels: dict[str, Sweep] = {}  # by the values of the other keys
-    for index, setting in settings:
+    for index in indices:
+        setting = run.settings[index]
         fixed = {name: value for name, value in setting.items() if name != key}
         others = repr(sorted(fixed.items()))
         panel = panels.setdefault(others, Sweep(key, fixed, [], []))
@@ -50,15 +50,30 @@ def sweeps(run: Run, key: str | None = None) -> list[Sweep]:
     return [panel for panel in panels.values() if len(panel.values) > 1]
 
 
+def _most_swept_key(values: Mapping[str, set[Any]]) -> str:
+    """The key with most values; empty where each has one only."""
+    most_swept = ""
+    most = 1
+    for key, distinct in values.items():
+        if len(distinct) > most:
+            most_swept = key
+            most = len(distinct)
+    return most_swept
+
+
 def _swept_values(run: Run, key: str | None) -> dict[str, set[Any]]:
     """Numbers of every key in the settings; of ``key`` texts, too."""
     values: dict[str, set[Any]] = {}
     for setting in run.settings:
         for name, value in setting.items():
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if is_number or (name == key and isinstance(value, str)):
+            is_text = name == key and isinstance(value, str)
+            if is_text or _is_number(value):
                 values.setdefault(name, set()).add(value)
     return values
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def matches(run: Run, setting: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
@@ -71,7 +86,8 @@ def matches(run: Run, setting: Mapping[str, Any], where: Mapping[str, Any]) -> b
         setting: One of its settings.
         where: For each key, a value or a list of values.
     """
-    parameters = {**(run.spec.get("parameters") or {}).get("problem", {}), **setting}
+    tables = run.spec.get("parameters") or {}
+    parameters = {**tables.get("problem", {}), **setting}
     for key, selected in where.items():
         value = parameters.get(key)
         if value == selected:
@@ -99,7 +115,8 @@ def parameters_of(run: Run, owner: str, setting_index: int) -> dict[str, Any]:
             f"{run.directory / 'run.json'} is damaged: {owner} must be a table, got {parameters!r:.40}"
         )
     setting = run.settings[setting_index]
-    named = {key.removeprefix(f"{owner}."): value for key, value in setting.items()}
+    prefix = f"{owner}."
+    named = {key.removeprefix(prefix): value for key, value in setting.items()}
     return {**parameters, **setting, **named}
 
 
@@ -123,9 +140,9 @@ def sharing_of(run: Run, settings: Sequence[int]) -> Sharing:
         run: The run.
         settings: Positions of some of its settings.
     """
-    share = max(run.shared_data(index) for index in settings)
-    independent = min(run.independent_seeds(index) for index in settings)
-    return Sharing(share, independent)
+    shares = [run.shared_data(index) for index in settings]
+    seeds = [run.independent_seeds(index) for index in settings]
+    return Sharing(share=max(shares), independent=min(seeds))
 
 
 def synthetic_data(run: Run, setting_index: int | None = None) -> str:

@@ -147,6 +147,9 @@ def shade(position: int, count: int) -> str:
     ('#8ed048', '#3a548c')
     """
     last = len(_SHADES) - 1
-    place = last * (1.0 - position / max(count - 1, 1))
-    rgb = [np.interp(place, range(len(_SHADES)), channel) for channel in _SHADES.T]
-    return "#" + bytes(np.rint(rgb).astype(np.uint8)).hex()
+    share = position / max(count - 1, 1)  # from light to dark
+    place = last * (1.0 - share)
+    places = range(len(_SHADES))
+    rgb = [np.interp(place, places, channel) for channel in _SHADES.T]
+    levels = np.rint(rgb).astype(np.uint8)
+    return "#" + bytes(levels).hex()

@@ -12,7 +12,7 @@ from superarm.rules import BayesianGPUCB
 
 from .averages import Band, band_text
 from .chart_parts import POINTS, mean_curve, regret_text, thin_note, total_curve
-from .curves import thinned
+from .curves import spaced_rounds
 from .formats import setting_text
 from .pictures import Chart, Picture, Series
 from .roads import Schedule, schedule_of, trip_name, trip_settings
@@ -44,16 +44,22 @@ def sweep_totals(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
 
 
 def _sweep_chart(run: Run, panel: Sweep, metric: str, band: Band) -> Chart:
-    means = {row["metric"]: row["name"] for row in run.derived if "versus" not in row}
-    x = np.asarray(panel.values, dtype=np.float64)
+    names_of_means = {}
+    for row in run.derived:
+        if "versus" not in row:
+            names_of_means[row["metric"]] = row["name"]
     description = run.metric(metric, panel.settings[0])
-    if metric in means:
-        description = description._replace(label=means[metric].replace("_", " "))
-    read = per_round if metric in means else outcomes
+    read = outcomes
+    if metric in names_of_means:
+        label = names_of_means[metric].replace("_", " ")
+        description = description._replace(label=label)
+        read = per_round
+    x = np.asarray(panel.values, dtype=np.float64)
     series = []
     for policy, style in policy_styles(run.policies).items():
-        values = [read(run, policy, index, metric) for index in panel.settings]
-        curve = mean_curve(policy, style, x, np.stack(values, axis=1), band)
+        columns = [read(run, policy, index, metric) for index in panel.settings]
+        values = np.stack(columns, axis=1)  # (seeds, settings)
+        curve = mean_curve(policy, style, x, values, band)
         # A policy that does not depend on the swept number serves for comparison.
         constant = bool(np.ptp(curve.y) == 0.0)
         look = style._replace(thin=style.thin or constant)
@@ -122,7 +128,7 @@ def schedules_picture(run: Run, band: Band) -> Picture:
         run: A run that compares schedules.
         band: The kind of band.
     """
-    rounds = thinned(run.rounds, POINTS)
+    rounds = spaced_rounds(run.rounds, POINTS)
     charts = []
     for index in trip_settings(run):
         charts += _trip_schedules(run, index, rounds, band)
@@ -143,8 +149,8 @@ def _trip_schedules(run: Run, index: int, rounds: Ints, band: Band) -> list[Char
         kind, text = _schedule_text(schedule)
         curve = total_curve(run, policy, index, band, points=_FEW_POINTS)
         regrets[kind].append(curve._replace(label=text))
-        beta = [schedule.width(int(step), lambda count: 0.0) ** 2 for step in rounds]
-        betas.append(Series(f"{kind} {text}", rounds, np.array(beta), style))
+        beta = _betas(schedule, rounds)
+        betas.append(Series(f"{kind} {text}", rounds, beta, style))
     where = f"{trip_name(run, index)}, {len(roads):,} edges"
     label = regret_text(run, index)
     charts = []
@@ -153,6 +159,15 @@ def _trip_schedules(run: Run, index: int, rounds: Ints, band: Band) -> list[Char
         charts.append(Chart(series=tuple(curves), title=title, y_label=label))
     charts.append(Chart(series=tuple(betas), title=f"β: {where}", y_label="β"))
     return charts
+
+
+def _betas(schedule: Schedule, rounds: Ints) -> Floats:
+    """β of some rounds, (n,)."""
+    betas = []
+    for step in rounds:
+        root = schedule.width(int(step), lambda count: 0.0)
+        betas.append(root**2)
+    return np.array(betas)
 
 
 def _schedule_text(schedule: Schedule) -> tuple[str, str]:

@@ -16,8 +16,10 @@ def outcomes(run: Run, policy: str, setting_index: int, metric: str) -> Floats:
         metric: The metric's name.
     """
     totals = run.cumulative(policy, setting_index, metric)[:, -1]
-    is_mean = run.metric(metric, setting_index).kind == "per round"
-    return totals / (run.rounds if is_mean else 1)
+    description = run.metric(metric, setting_index)
+    if description.kind == "per round":
+        return totals / run.rounds
+    return totals / 1
 
 
 def per_round(

@@ -117,13 +117,14 @@ def _note_series(
     tree: Tree, x: Floats, y: Floats, notes: Mapping[int, str], toward_parent: float
 ) -> list[Series]:
     """An invisible curve of one point for each text."""
-    vertices = np.array(list(notes), dtype=np.intp)
-    parents = np.maximum(tree.parent[vertices], 0)
-    note_x = (1.0 - toward_parent) * x[vertices] + toward_parent * x[parents]
-    note_y = (1.0 - toward_parent) * y[vertices] + toward_parent * y[parents]
+    at_vertex = 1.0 - toward_parent
     series = []
-    for position, text in enumerate(notes.values()):
-        point = slice(position, position + 1)
+    for vertex, text in notes.items():
+        parent = max(int(tree.parent[vertex]), 0)
+        note_x = at_vertex * x[vertex] + toward_parent * x[parent]
+        note_y = at_vertex * y[vertex] + toward_parent * y[parent]
+        point_x = np.array([note_x])
+        point_y = np.array([note_y])
         note = ((0, text),)
-        series.append(Series("", note_x[point], note_y[point], _STYLE, notes=note))
+        series.append(Series("", point_x, point_y, _STYLE, notes=note))
     return series

@@ -45,27 +45,35 @@ def truth_pictures(run: Run) -> list[Picture]:
 
 def _over_arms(truth: TruthRecord) -> list[Series]:
     """All arms in a few rounds, from light to dark."""
-    times = np.rint(np.linspace(0.0, truth.rounds[-1], _TIMES))
-    rows = np.unique(np.searchsorted(truth.rounds, np.maximum(times, 1)))
-    order = np.argsort(truth.places[:, 0])
-    x = truth.places[order, 0]
+    last = truth.rounds[-1]
+    times = np.rint(np.linspace(0.0, last, _TIMES))
+    times = np.maximum(times, 1)
+    rows = np.unique(np.searchsorted(truth.rounds, times))
+    places = truth.places[:, 0]
+    order = np.argsort(places)
+    x = places[order]
     series = []
     for position, row in enumerate(rows.tolist()):
         y = truth.values[row, order]
         label = f"t = {truth.rounds[row]}"
-        style = PolicyStyle(shade(position, len(rows)))
+        colour = shade(position, len(rows))
         best = int(y.argmax())
-        series.append(Series(label, x, y, style, marked=(best,)))
+        series.append(Series(label, x, y, PolicyStyle(colour), marked=(best,)))
     return series
 
 
 def _over_rounds(truth: TruthRecord) -> list[Series]:
     """Every arm, lower ones lighter, and the largest of them."""
-    arms = truth.values.mean(axis=0).argsort()
+    rounds = truth.rounds
+    means = truth.values.mean(axis=0)  # of each arm
+    rising = means.argsort()
+    count = len(rising)
     series = []
-    for position, arm in enumerate(arms.tolist()):
-        style = PolicyStyle(shade(position, len(arms)), thin=True)
-        series.append(Series("", truth.rounds, truth.values[:, arm], style))
+    for position, arm in enumerate(rising.tolist()):
+        colour = shade(position, count)
+        style = PolicyStyle(colour, thin=True)
+        values = truth.values[:, arm]
+        series.append(Series("", rounds, values, style))
     best = truth.values.max(axis=1)
-    series.append(Series("best", truth.rounds, best, PolicyStyle(1)))
+    series.append(Series("best", rounds, best, PolicyStyle(1)))
     return series

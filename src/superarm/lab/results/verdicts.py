@@ -106,12 +106,15 @@ class Lead(NamedTuple):
         """
         if self.seeds < LEAST_SEEDS or self.tied or not math.isfinite(self.mean):
             return 0.0
-        limit = needed_errors(self.seeds, self.comparisons(comparisons))
+        tested = self.comparisons(comparisons)
+        limit = needed_errors(self.seeds, tested)
         by_chance = abs(self.corrected) / limit
         by_unlike_seeds = math.inf
-        if self.outweighed > 0.0:
-            by_unlike_seeds = abs(self.mean) / self.outweighed
-        return math.copysign(min(by_chance, by_unlike_seeds), self.mean)
+        outweighed = self.outweighed
+        if outweighed > 0.0:
+            by_unlike_seeds = abs(self.mean) / outweighed
+        weaker = min(by_chance, by_unlike_seeds)
+        return math.copysign(weaker, self.mean)
 
     def comparisons(self, count: int) -> int:
         """The number of comparisons to correct for: a lead must be decided in all of them.
@@ -151,18 +154,40 @@ def lead_of(values: Floats, *, scale: float = 0.0, sharing: Sharing = ALONE) -> 
     """
     count = len(values)
     tied = bool(np.all(np.abs(values) <= ROUNDING * scale))
-    mean = 0.0 if tied else float(values.mean())
-    spread = float(values.std(ddof=1)) if count > 1 and not tied else 0.0
-    variance_factor = 1.0 / count + sharing.share / (1.0 - sharing.share)
+    mean = 0.0
+    spread = 0.0  # s
+    if not tied:
+        mean = float(values.mean())
+        if count > 1:
+            spread = float(values.std(ddof=1))
+    share = sharing.share
+    variance_factor = 1.0 / count + share / (1.0 - share)  # 1/n + ρ/(1 − ρ)
     stderr = spread * math.sqrt(variance_factor)
-    seeds = int(min(count, sharing.independent))
-    if spread <= ROUNDING * abs(mean):
+    t, corrected = _t_values(values, mean, spread, stderr)
+    return Lead(
+        mean=mean,
+        stderr=stderr,
+        t=t,
+        corrected=corrected,
+        seeds=int(min(count, sharing.independent)),
+        scale=scale,
+        tied=tied,
+    )
+
+
+def _t_values(
+    values: Floats, mean: float, spread: float, stderr: float
+) -> tuple[float, float]:
+    """t, and t corrected for skewness, with the standard error that shared records leave."""
+    if spread <= ROUNDING * abs(mean):  # all seeds have the same number
         t = math.copysign(math.inf, mean) if mean else 0.0
-        return Lead(mean, stderr, t, t, seeds, scale, tied)
-    inflation = spread / (stderr * math.sqrt(count))  # 1 where nothing is shared
-    t = mean * math.sqrt(count) / spread
+        return t, t
+    count = len(values)
+    root = math.sqrt(count)
+    t = mean * root / spread
     corrected = _without_skewness(t, _skewness(values), count)
-    return Lead(mean, stderr, t * inflation, corrected * inflation, seeds, scale, tied)
+    inflation = spread / (stderr * root)  # 1 where nothing is shared
+    return t * inflation, corrected * inflation
 
 
 def _skewness(values: Floats) -> float:
@@ -171,7 +196,9 @@ def _skewness(values: Floats) -> float:
     if count < 3:
         return 0.0
     deviations = values - values.mean()
-    biased = float(np.mean(deviations**3) / np.mean(deviations**2) ** 1.5)
+    second_moment = np.mean(deviations**2)
+    third_moment = np.mean(deviations**3)
+    biased = float(third_moment / second_moment**1.5)
     return biased * math.sqrt(count * (count - 1)) / (count - 2)
 
 
@@ -184,7 +211,9 @@ def _without_skewness(t: float, skewness: float, count: int) -> float:
         + skewness**2 * t**3 / (27.0 * count)
         + skewness / (6.0 * root)
     )
-    nearer = min(abs(t), max(0.0, math.copysign(1.0, t) * transformed))
+    sign = math.copysign(1.0, t)
+    size = max(0.0, sign * transformed)
+    nearer = min(abs(t), size)
     return math.copysign(nearer, t)
 
 

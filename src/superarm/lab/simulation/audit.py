@@ -83,7 +83,8 @@ class Audit:
             chosen: The arms that were chosen in it.
         """
         for name, values in self._series.items():
-            values[: len(earlier[name])] = earlier[name]
+            first_values = earlier[name]
+            values[: len(first_values)] = first_values
         self._chosen.update(chosen)
 
     def record(
@@ -103,7 +104,8 @@ class Audit:
         """
         index = decision.step - self._first
         chosen = decision.positions.tolist()
-        first_time = np.array([arm not in self._chosen for arm in chosen], dtype=bool)
+        is_new = [arm not in self._chosen for arm in chosen]
+        first_time = np.array(is_new, dtype=bool)
         self._chosen.update(chosen)
         information = self.policy.information_gain
         self._series["information"][index] = information - self._information
@@ -132,11 +134,13 @@ class Audit:
         rewards = feedback.rewards
         if feedback.sums is None:
             errors = np.abs(rewards - forecast.mean)
-            limits = forecast.widths * forecast.stds()[:, None]  # (k, levels)
+            stds = forecast.stds()
+            limits = forecast.widths * stds[:, None]  # (k, levels)
             inside = errors[:, None] <= limits
             self._series["within"][index] = inside.mean(axis=0)
             if first_time.any():
-                self._series["first"][index] = inside[first_time].mean(axis=0)
+                inside_first = inside[first_time]
+                self._series["first"][index] = inside_first.mean(axis=0)
         mean, std = forecast.total()
         score = (rewards.sum() - mean) / std
         self._series["score"][index] = _normal_score(score, forecast.total_widths)
@@ -144,10 +148,13 @@ class Audit:
     def _record_truth(
         self, index: int, forecast: Forecast, errors: Floats, latent: Floats
     ) -> None:
-        limits = QUANTILES * np.sqrt(latent)[:, None]  # (k, levels)
-        inside = np.abs(errors)[:, None] <= limits
+        stds = np.sqrt(latent)
+        limits = QUANTILES * stds[:, None]  # (k, levels)
+        sizes = np.abs(errors)
+        inside = sizes[:, None] <= limits
         self._series["true_within"][index] = inside.mean(axis=0)
-        std = np.sqrt(max(float(forecast.cov.sum()), 0.0))
+        variance = float(forecast.cov.sum())
+        std = np.sqrt(max(variance, 0.0))
         total = float(errors.sum())
         if std:
             score = total / std
@@ -164,11 +171,14 @@ class Audit:
             offer: Arms that the beliefs are about.
         """
         mean, std = self.policy.beliefs(offer)
-        arrays: dict[str, Floats] = {**self._series, "mean": mean}
+        series = {**self._series, "mean": mean}
         if std is not None:
-            arrays["std"] = std
+            series["std"] = std
         # Single precision: for figures and checks that allow for rounding.
-        return {name: values.astype(np.float32) for name, values in arrays.items()}
+        arrays = {}
+        for name, values in series.items():
+            arrays[name] = values.astype(np.float32)
+        return arrays
 
 
 def _normal_score(score: float, widths: Floats) -> float:
@@ -178,9 +188,12 @@ def _normal_score(score: float, widths: Floats) -> float:
     """
     if widths is QUANTILES:
         return score
-    own_widths = np.concatenate([[0.0], widths])
+    policy_widths = np.concatenate([[0.0], widths])
     normal_widths = np.concatenate([[0.0], QUANTILES])
+    sign = np.sign(score)
     size = abs(score)
-    if size > own_widths[-1] > 0.0:
-        return float(np.sign(score) * size * normal_widths[-1] / own_widths[-1])
-    return float(np.sign(score) * np.interp(size, own_widths, normal_widths))
+    widest = policy_widths[-1]
+    if size > widest > 0.0:
+        return float(sign * size * normal_widths[-1] / widest)
+    normal_size = np.interp(size, policy_widths, normal_widths)
+    return float(sign * normal_size)

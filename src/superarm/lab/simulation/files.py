@@ -132,10 +132,11 @@ def read_arrays(
         rounds: Rounds of the run, which limit the file's size.
     """
     most = _MOST + _MOST_PER_ROUND * rounds
-    with _opened(path) as file:
+    with _open_file(path) as file:
         arrays = read_npz(file, most=most, wanted=lambda name: only in (None, name))
     if only is not None and only not in arrays:
-        raise InputError(f"{path} has no {only!r}; it has {sorted(array_names(path))}")
+        names = sorted(array_names(path))
+        raise InputError(f"{path} has no {only!r}; it has {names}")
     return arrays
 
 
@@ -145,12 +146,12 @@ def array_names(path: Path) -> list[str]:
     Args:
         path: The file.
     """
-    with _opened(path) as file:
+    with _open_file(path) as file:
         return npz_names(file)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _open_file(path: Path) -> Iterator[BinaryIO]:
     """A file for reading; errors in it name it."""
     if not path.is_file():
         raise StateError(f"{path} is missing; run again with --resume to make it")

@@ -37,25 +37,25 @@ class TreeMasses(NamedTuple):
     policy: str
 
 
-def write_shown(
-    directory: Path | str, setting_index: int, shown: RoadMap | TruthRecord | Tree
+def write_illustration(
+    directory: Path | str, setting_index: int, content: RoadMap | TruthRecord | Tree
 ) -> None:
     """Write the roads of a setting, the first seed's truth, or a tree over the actions.
 
     Args:
         directory: The run's folder.
         setting_index: The setting's position in the run.
-        shown: What charts are to show.
+        content: What charts show.
     """
-    if isinstance(shown, RoadMap):
+    if isinstance(content, RoadMap):
         folder = "maps"
-        arrays = shown.as_arrays()
-    elif isinstance(shown, TruthRecord):
+        arrays = content.as_arrays()
+    elif isinstance(content, TruthRecord):
         folder = "truths"
-        arrays = shown._asdict()
+        arrays = content._asdict()
     else:
         folder = "trees"
-        arrays = _tree_arrays(shown)
+        arrays = _tree_arrays(content)
     path = Path(directory) / folder / f"s{setting_index}.npz"
     atomic_write(path, npz_bytes(arrays))
 

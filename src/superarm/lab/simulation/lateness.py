@@ -55,10 +55,13 @@ class Lateness:
             offer: The round's arms.
             rng: The generator.
         """
-        count = 1 if self.together else len(offer.arms)
-        delays = rng.integers(self.earliest, self.latest + 1, count).astype(np.intp)
-        delays[rng.random(count) < self.lost] = _NEVER
-        return np.broadcast_to(delays, len(offer.arms)).copy()
+        arms = len(offer.arms)
+        count = 1 if self.together else arms
+        drawn = rng.integers(self.earliest, self.latest + 1, count)
+        delays = drawn.astype(np.intp)
+        lost = rng.random(count) < self.lost
+        delays[lost] = _NEVER
+        return np.broadcast_to(delays, arms).copy()
 
 
 class Delivery(NamedTuple):
@@ -76,6 +79,10 @@ class _Entry(NamedTuple):
     step: int  # the round of its decision
     number: int  # different for every entry, rising as they are sent
     delivery: Delivery
+
+
+def _arrival_order(entry: _Entry) -> tuple[int, int, int]:
+    return entry.due, entry.step, entry.number
 
 
 class Mail:
@@ -113,7 +120,7 @@ class Mail:
             self._put(offer.step, offer, decision, feedback)
         else:
             self._send(offer, decision, feedback, delays)
-        return self._arrived(offer.step)
+        return self._take_arrivals(offer.step)
 
     def _send(
         self, offer: Offer, decision: Decision, feedback: Feedback, delays: Ints | None
@@ -123,15 +130,18 @@ class Mail:
             total = np.zeros(len(feedback.positions), np.intp)
         if delays is not None:
             observed = set(feedback.positions.tolist())
-            if not observed <= set(decision.positions.tolist()):
+            chosen = set(decision.positions.tolist())
+            if not observed <= chosen:
                 raise InputError(
                     "the problem's feedback names arms that were not chosen"
                 )
             further = delays[feedback.positions]
             total = np.where(further == _NEVER, _NEVER, total + further)
-        for delay in np.unique(total[total != _NEVER]).tolist():
+        arriving = total[total != _NEVER]
+        for delay in np.unique(arriving).tolist():
             part = feedback.part(total == delay)
-            self._put(offer.step + delay, offer, decision, part)
+            due = offer.step + delay
+            self._put(due, offer, decision, part)
 
     def _put(
         self, due: int, offer: Offer, decision: Decision, feedback: Feedback
@@ -145,18 +155,23 @@ class Mail:
                 return
         self._sent += 1
         delivery = Delivery(offer, decision, feedback)
-        heappush(self._queue, _Entry(due, offer.step, self._sent, delivery))
+        entry = _Entry(due, offer.step, self._sent, delivery)
+        heappush(self._queue, entry)
 
     def resume_scalars(self) -> Mapping[str, Any] | None:
         """Data on what is still on its way; ``None`` where not all of it was stored."""
         if self._later > _MOST_LATER:
             return None
         queue = []
-        for entry in sorted(self._queue, key=lambda entry: entry[:3]):
+        for entry in sorted(self._queue, key=_arrival_order):
             offer, decision, feedback = entry.delivery
             previous = offer.previous_action
             queue.append((entry.due, entry.number, previous, decision, feedback))
-        return {"sent": self._sent, "last_due": self._last_due, "queue": queue}
+        return {
+            "sent": self._sent,
+            "last_due": self._last_due,
+            "queue": queue,
+        }
 
     def resume(self, resume_state: State, offer_of: Callable[[int], Offer]) -> None:
         """Restore what :meth:`resume_scalars` returned, in a run that lasts longer.
@@ -165,16 +180,20 @@ class Mail:
             resume_state: A state with these scalars.
             offer_of: Returns the offer of a round.
         """
-        for due, number, previous, decision, feedback in resume_state.scalar("queue"):
-            offer = offer_of(decision.step).after(previous)
+        for row in resume_state.scalar("queue"):
+            due, number, previous, decision, feedback = row
+            step = decision.step
+            offer = offer_of(step).after(previous)
             delivery = Delivery(offer, decision, feedback)
-            self._queue.append(_Entry(due, decision.step, number, delivery))
+            entry = _Entry(due, step, number, delivery)
+            self._queue.append(entry)
+            if due > self._last:
+                self._later += 1
         heapify(self._queue)
-        self._later = sum(entry.due > self._last for entry in self._queue)
         self._sent = resume_state.scalar("sent")
         self._last_due = resume_state.scalar("last_due")
 
-    def _arrived(self, step: int) -> Iterator[Delivery]:
+    def _take_arrivals(self, step: int) -> Iterator[Delivery]:
         """Take off the queue what arrives after the decision of this round."""
         while self._queue and self._queue[0].due <= step:
             yield heappop(self._queue).delivery

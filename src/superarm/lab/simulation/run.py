@@ -54,19 +54,29 @@ class Run(Displayable):
         spec: The content of its ``run.json``.
     """
 
+    experiment: str
+    title: str
+    policies: tuple[str, ...]
+    settings: tuple[Mapping[str, Any], ...]
+    rounds: int
+    seeds: range
+    horizons: tuple[int, ...]
+    """Lengths of shorter runs in which some policies planned for that horizon."""
+    # Arrays of all seeds, by name, policy and setting.
+    _stacks: dict[tuple[str, str, int], NDArray[Any]]
+
     def __init__(self, directory: Path, spec: Mapping[str, Any]) -> None:
         self.directory = directory
         self.spec = spec
-        self.experiment: str = spec["experiment"]
-        self.title: str = spec.get("title") or self.experiment
-        self.policies: tuple[str, ...] = tuple(spec["policies"])
-        self.settings: tuple[Mapping[str, Any], ...] = tuple(spec["settings"])
-        self.rounds: int = spec["rounds"]
-        first_seed: int = spec["first_seed"]
+        self.experiment = spec["experiment"]
+        self.title = spec.get("title") or self.experiment
+        self.policies = tuple(spec["policies"])
+        self.settings = tuple(spec["settings"])
+        self.rounds = spec["rounds"]
+        first_seed = spec["first_seed"]
         self.seeds = range(first_seed, first_seed + spec["seeds"])
-        self.horizons: tuple[int, ...] = tuple(spec.get("horizons", ()))
-        """Lengths of shorter runs in which some policies planned for that horizon."""
-        self._stacks: dict[tuple[str, str, int], NDArray[Any]] = {}
+        self.horizons = tuple(spec.get("horizons", ()))
+        self._stacks = {}
 
     @classmethod
     def load(cls, directory: Path | str) -> Self:
@@ -76,7 +86,8 @@ class Run(Displayable):
             directory: The run's folder.
         """
         run = cls(Path(directory), read_spec(directory))
-        present = {path.stem for path in (run.directory / "cells").glob("*.npz")}
+        files = (run.directory / "cells").glob("*.npz")
+        present = {path.stem for path in files}
         missing = [name for name in run.cells if name not in present]
         if missing:
             raise StateError(
@@ -118,7 +129,9 @@ class Run(Displayable):
         Args:
             setting_index: The setting's position in the run.
         """
-        path = self._path("cells", self.policies[0], setting_index, self.seeds[0])
+        policy = self.policies[0]
+        seed = self.seeds[0]
+        path = self._path("cells", policy, setting_index, seed)
         others = set(array_names(path)) - RESERVED - {"regret"}
         return ("regret", *sorted(others))
 
@@ -149,7 +162,9 @@ class Run(Displayable):
             setting_index: The setting's position in the run.
         """
         counts: Sequence[float | None] = self.spec.get("independent_seeds", ())
-        count = counts[setting_index] if counts else None
+        if not counts:
+            return np.inf
+        count = counts[setting_index]
         return np.inf if count is None else count
 
     def metric(self, name: str, setting_index: int) -> Metric:
@@ -163,8 +178,10 @@ class Run(Displayable):
         if descriptions:
             description = descriptions[setting_index].get(name)
             if description is not None:
-                return Metric(**{key: description[key] for key in METRIC_KINDS})
-        return OWN_METRICS.get(name, Metric(name.replace("_", " ")))
+                fields = {key: description[key] for key in METRIC_KINDS}
+                return Metric(**fields)
+        undescribed = Metric(name.replace("_", " "))
+        return OWN_METRICS.get(name, undescribed)
 
     @property
     def derived(self) -> list[dict[str, str]]:
@@ -199,10 +216,7 @@ class Run(Displayable):
         try:
             require_kind(summary, Mapping[str, Any], "what it holds")
             for name, kinds in _SUMMARY_KINDS.items():
-                table = summary.get(name)
-                require_kind(table, Sequence[Mapping[str, Any]], repr(name))
-                for row, (key, kind) in product(summary[name], kinds.items()):
-                    require_kind(row.get(key), kind, f"{key!r} in {name!r}")
+                _check_table(summary.get(name), name, kinds)
         except SpecError as error:
             raise StateError(f"{path}: {error}; run again with --resume") from None
         return summary
@@ -225,9 +239,14 @@ class Run(Displayable):
             for policy, metric in product(self.policies, self.metrics_at(index)):
                 totals = self.cumulative(policy, index, metric)[:, -1]
                 for seed, total in zip(self.seeds, totals, strict=True):
-                    cell = {"policy": policy, "seed": seed}
-                    number = {"metric": metric, "total": float(total)}
-                    rows.append({**setting, **cell, **number})
+                    row = {
+                        **setting,
+                        "policy": policy,
+                        "seed": seed,
+                        "metric": metric,
+                        "total": float(total),
+                    }
+                    rows.append(row)
         return pandas.DataFrame(rows)
 
     def cumulative(
@@ -262,7 +281,8 @@ class Run(Displayable):
             setting_index: The setting's position in the run.
         """
         for policy, seed in product(self.policies, self.seeds):
-            if not self._path("timings", policy, setting_index, seed).exists():
+            path = self._path("timings", policy, setting_index, seed)
+            if not path.exists():
                 return False
         return True
 
@@ -286,12 +306,7 @@ class Run(Displayable):
             setting_index: The setting's position in the run.
         """
         seconds = self.seconds(policy, setting_index)
-        first_block = seconds[:, :1]
-        later = np.logical_or.accumulate(seconds != first_block, axis=1)
-        later[~later.any(axis=1)] = True  # there was one block only
-        means = []
-        for seed_seconds, counted in zip(seconds, later, strict=True):
-            means.append(seed_seconds[counted].mean(dtype=float))
+        means = [_mean_after_first_block(of_seed) for of_seed in seconds]
         return np.array(means)
 
     def audit(
@@ -362,13 +377,13 @@ class Run(Displayable):
     ) -> NDArray[Any]:
         folder = "timings" if name == "seconds" else "cells"
         path = self._path(folder, policy, setting_index, seed)
-        array = read_arrays(path, only=name, rounds=self.rounds)[name]
+        rounds = self.rounds
+        array = read_arrays(path, only=name, rounds=rounds)[name]
         if name == "choices":
-            width = array.size // self.rounds
-            return check_array(array, (self.rounds, width), path, name, "i")
+            width = array.size // rounds
+            return check_array(array, (rounds, width), path, name, "i")
         unknown_is_nan = name == "propensities"
-        shape = (self.rounds,)
-        return check_array(array, shape, path, name, allow_nan=unknown_is_nan)
+        return check_array(array, (rounds,), path, name, allow_nan=unknown_is_nan)
 
     def _stack(self, name: str, policy: str, setting_index: int) -> NDArray[Any]:
         """The array of all seeds, (seeds, T): running totals, unless it holds seconds."""
@@ -419,6 +434,28 @@ class Run(Displayable):
         return read_truth(self.directory, setting_index, self.rounds)
 
 
+def _check_table(table: Any, name: str, kinds: Mapping[str, Any]) -> None:
+    """Refuse a table of a summary that is none, or whose rows have values of other types."""
+    require_kind(table, Sequence[Mapping[str, Any]], repr(name))
+    for row in table:
+        for key, kind in kinds.items():
+            value = row.get(key)
+            require_kind(value, kind, f"{key!r} in {name!r}")
+
+
+def _mean_after_first_block(seconds: NDArray[np.float32]) -> float:
+    """The mean time of rounds after the first block; of all where there is one block only.
+
+    Args:
+        seconds: The time of each round, equal within a block, (T,).
+    """
+    differs = seconds != seconds[0]
+    later = np.logical_or.accumulate(differs)
+    if not later.any():
+        later[:] = True
+    return float(seconds[later].mean(dtype=float))
+
+
 def write_cells(run: Run) -> None:
     """Write ``cells.jsonl``: each cell's totals in a row, by setting, policy and seed.
 
@@ -435,8 +472,10 @@ def write_cells(run: Run) -> None:
             "seed": seed,
             "setting": run.settings[index],
         }
-        for metric in sorted(set(array_names(path)) - RESERVED):
-            row[metric] = float(run._array(metric, policy, index, seed).sum())
+        metrics = set(array_names(path)) - RESERVED
+        for metric in sorted(metrics):
+            values = run._array(metric, policy, index, seed)
+            row[metric] = float(values.sum())
         rows.append(json_bytes(row))
     atomic_write(run.directory / "cells.jsonl", b"".join(rows))
 
@@ -450,10 +489,12 @@ def trip_scores(state: Path) -> Floats | None:
     """
     folder = state.absolute().parent
     directory = folder.parent
-    if folder.name != "states" or not (directory / "run.json").is_file():
+    has_spec = (directory / "run.json").is_file()
+    if folder.name != "states" or not has_spec:
         return None
     run = Run(directory, read_spec(directory))  # it may still be under way
-    for policy, index in product(run.policies, range(len(run.settings))):
+    indices = range(len(run.settings))
+    for policy, index in product(run.policies, indices):
         names = {cell_name(policy, index, seed) for seed in run.seeds}
         if state.stem in names:
             return _finite_scores(run, policy, index)

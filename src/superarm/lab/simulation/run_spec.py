@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import product
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
@@ -149,12 +148,15 @@ def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
 
 
 def _check_kinds(spec: Mapping[str, Any]) -> None:
-    for key, kind in {**_REQUIRED, **_OPTIONAL, **_PER_SETTING}.items():
+    kinds = {**_REQUIRED, **_OPTIONAL, **_PER_SETTING}
+    for key, kind in kinds.items():
+        value = spec.get(key)
         if key in spec or key in _REQUIRED:
-            require_kind(spec.get(key), kind, repr(key))
-        per_setting = key in spec and key in _PER_SETTING
-        if per_setting and len(spec[key]) != len(spec["settings"]):
-            raise SpecError(f"{key!r} must have one entry for each setting")
+            require_kind(value, kind, repr(key))
+        if key in spec and key in _PER_SETTING:
+            settings = spec["settings"]
+            if len(spec[key]) != len(settings):
+                raise SpecError(f"{key!r} must have one entry for each setting")
 
 
 def _check_sharing(spec: Mapping[str, Any]) -> None:
@@ -178,10 +180,11 @@ def _check_parameters(spec: Mapping[str, Any]) -> None:
 
 
 def _check_metrics(spec: Mapping[str, Any]) -> None:
-    fields = METRIC_KINDS.items()
-    for metrics, (key, kind) in product(spec.get("metrics", ()), fields):
-        for name, description in metrics.items():
-            require_kind(description.get(key), kind, f"{key!r} of metric {name!r}")
+    for metrics in spec.get("metrics", ()):
+        for key, kind in METRIC_KINDS.items():
+            for name, description in metrics.items():
+                value = description.get(key)
+                require_kind(value, kind, f"{key!r} of metric {name!r}")
 
 
 def _check_sizes(spec: Mapping[str, Any], path: Path) -> None:

@@ -81,11 +81,13 @@ class _Block:
         """Rewards of all arms in all rounds, (T, n); ``None`` if more than noise differs."""
         first_arms = self.rounds[0].offer.arms
         for item in self.rounds:
-            if item.offer.arms is not first_arms or _is_special(item):
+            same_arms = item.offer.arms is first_arms
+            if not same_arms or _is_special(item):
                 return None
         if not isinstance(self.problem, TableProblem):
             return None
-        return self.problem.table(np.stack([item.noise for item in self.rounds]))
+        noise = np.stack([item.noise for item in self.rounds])  # (T, n)
+        return self.problem.table(noise)
 
 
 def _is_special(item: _Round) -> bool:
@@ -200,10 +202,13 @@ class _Recorder:
         elapsed = perf_counter() - start
         if played is None:
             return False
-        steps = slice(first.step - self._first, last.step - self._first + 1)
+        first_index = first.step - self._first
+        last_index = last.step - self._first
+        steps = slice(first_index, last_index + 1)
         sign = 1.0 if problem.direction == "maximize" else -1.0
         best = np.array([item.best.value for item in rounds])
-        self._series["regret"][steps] = sign * (best - problem.values(played))
+        values = problem.values(played)
+        self._series["regret"][steps] = sign * (best - values)
         self._seconds[steps] = elapsed / len(rounds)
         if not policy.deterministic:
             self._propensities[steps] = np.nan
@@ -215,8 +220,9 @@ class _Recorder:
         sign = 1.0 if problem.direction == "maximize" else -1.0
         # A deterministic policy does not use its generator, so one for all rounds will do.
         randomised = not policy.deterministic
-        decide_rng = self._decide_streams.at(block[0].step)
-        learn_rng = self._learn_streams.at(block[0].step)
+        first_step = block[0].step
+        decide_rng = self._decide_streams.at(first_step)
+        learn_rng = self._learn_streams.at(first_step)
         for step, common, noise, best, delays in block:
             if randomised:
                 decide_rng = self._decide_streams.at(step)
@@ -236,10 +242,12 @@ class _Recorder:
                 seconds += perf_counter() - start
             self._seconds[step - self._first] = seconds
             self._action = decision.action
-            self._record(offer, decision, problem.value(offer, decision), sign, best)
+            value = problem.value(offer, decision)
+            self._record(offer, decision, value, sign, best)
             if self._watch is not None:
                 self._watch(self.name, offer, decision, feedback, forecast)
-            self._add_metrics(step, problem.metrics(offer, decision, feedback))
+            metrics = problem.metrics(offer, decision, feedback)
+            self._add_metrics(step, metrics)
             if self._audit is None or self._additive is None or forecast is None:
                 continue
             truth = self._additive.truth(offer)
@@ -256,14 +264,17 @@ class _Recorder:
         if propensity != 1.0:
             self._propensities[index] = np.nan if propensity is None else propensity
         # No share of a loss is guaranteed.
-        if best.optimum is not None and best.optimum >= 0.0:
+        optimum = best.optimum
+        if optimum is not None and optimum >= 0.0:
             alpha = best.guarantee.alpha
             maximising = sign > 0.0
-            guaranteed = best.optimum * alpha if maximising else best.optimum / alpha
-            self._add_metrics(step, {"alpha_regret": sign * (guaranteed - value)})
+            guaranteed = optimum * alpha if maximising else optimum / alpha
+            alpha_regret = sign * (guaranteed - value)
+            self._add_metrics(step, {"alpha_regret": alpha_regret})
         if self._additive is not None:
             tried_before = len(self._tried)
-            self._tried.update(decision.positions.tolist())
+            chosen = decision.positions.tolist()
+            self._tried.update(chosen)
             newly_tried = len(self._tried) - tried_before
             self._add_metrics(step, {self._additive.distinct: newly_tried})
 
@@ -294,13 +305,15 @@ class _Recorder:
 
     def _padded_choices(self) -> NDArray[np.int32]:
         """Chosen positions, (T, k), padded with −1."""
+        rounds = len(self._seconds)
         width = max(chosen.shape[-1] for chosen in self._choices)
-        choices = np.full((len(self._seconds), width), -1, dtype=np.int32)
+        choices = np.full((rounds, width), -1, dtype=np.int32)
         start = 0
         for chosen in self._choices:
             rows = np.atleast_2d(chosen)
-            stop = start + len(rows)
-            choices[start:stop, : rows.shape[1]] = rows
+            count, k = rows.shape
+            stop = start + count
+            choices[start:stop, :k] = rows
             start = stop
         return choices
 

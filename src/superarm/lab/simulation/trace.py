@@ -81,17 +81,20 @@ class Trace:
         self._check_shapes(rounds)
 
     def _check_shapes(self, rounds: int) -> None:
-        if self.choices is not None:
+        choices = self.choices
+        if choices is not None:
             # Any number of columns will do, one for each arm of the largest choice.
-            width = self.choices.shape[1] if self.choices.ndim == 2 else 1
-            _require_shape("choices", self.choices, (rounds, width))
+            width = choices.shape[1] if choices.ndim == 2 else 1
+            _require_shape("choices", choices, (rounds, width))
         if self.propensities is not None:
             _require_shape("propensities", self.propensities, (rounds,))
         if self.seconds is not None:
             _require_shape("seconds", self.seconds, (rounds,))
         if self.audit is not None:
-            for name, shape in audit_shapes(rounds).items():
-                _require_shape(name, self.audit.get(name), shape)
+            shapes = audit_shapes(rounds)
+            for name, shape in shapes.items():
+                array = self.audit.get(name)
+                _require_shape(name, array, shape)
 
     @property
     def rounds(self) -> int:
@@ -123,7 +126,8 @@ def cell_name(policy: str, setting_index: int, seed: int) -> str:
     >>> cell_name("igp-ucb", 0, 3)
     'igp-ucb.s0.seed00003'
     """
-    safe = re.sub(r"[^a-z0-9_-]+", "_", policy.lower())[:_LONGEST_NAME]
+    safe = re.sub(r"[^a-z0-9_-]+", "_", policy.lower())
+    safe = safe[:_LONGEST_NAME]
     # Keeps "GP" and "gp" apart where the file system ignores case.
     if safe != policy or _MANGLED.search(safe):
         checksum = zlib.crc32(policy.encode("utf-8", "surrogatepass"))
@@ -166,7 +170,8 @@ def _name_policy_state(resume_state: State, policy_state: bytes) -> State:
 def _cell_arrays(trace: Trace) -> dict[str, NDArray[Any]]:
     arrays: dict[str, NDArray[Any]] = {}
     for name in sorted(trace.series):
-        arrays[name] = np.asarray(trace.series[name], dtype=np.float64)
+        values = trace.series[name]
+        arrays[name] = np.asarray(values, dtype=np.float64)
     if trace.choices is not None:
         arrays["choices"] = trace.choices
     if trace.propensities is not None:

@@ -1,7 +1,6 @@
 """Information gain and the theorems of the papers, as numbers that can be drawn and asserted."""
 
 from .arm_sets import ArmSetGrowth as ArmSetGrowth
-from .arm_sets import prior_eigenvalue_bound as prior_eigenvalue_bound
 from .bayesian import bayesian_regret_bound as bayesian_regret_bound
 from .bayesian import bayesian_regret_bound_of_widths as bayesian_regret_bound_of_widths
 from .bayesian import bucb_constant as bucb_constant
@@ -13,17 +12,9 @@ from .combinatorial import rates_side_by_side as rates_side_by_side
 from .combinatorial import regret_bound_oclok_ucb as regret_bound_oclok_ucb
 from .compact_sets import CompactSet as CompactSet
 from .compact_sets import confidence_parameter as confidence_parameter
-from .concentration import azuma_bound as azuma_bound
-from .concentration import gaussian_tail_bound as gaussian_tail_bound
-from .concentration import linear_self_normalised_bound as linear_self_normalised_bound
-from .concentration import linear_self_normalised_norm as linear_self_normalised_norm
-from .concentration import mixture_martingale as mixture_martingale
 from .discretisation import DiscretisationErrors as DiscretisationErrors
 from .discretisation import discretisation_errors as discretisation_errors
-from .discretisation import mean_error_bound as mean_error_bound
 from .discretisation import path_error_bound as path_error_bound
-from .discretisation import printed_std_error_bound as printed_std_error_bound
-from .discretisation import std_error_bound as std_error_bound
 from .drift_information import DriftingGrowth as DriftingGrowth
 from .drift_information import drift_excess as drift_excess
 from .drift_information import drifting_information_gain as drifting_information_gain
@@ -31,19 +22,20 @@ from .drifting import DriftAlgorithm as DriftAlgorithm
 from .drifting import Mismatch as Mismatch
 from .drifting import mismatch_bounds as mismatch_bounds
 from .drifting import rate_drift as rate_drift
-from .drifting import rate_genie as rate_genie
 from .drifting import regret_bound_r_gp_ucb as regret_bound_r_gp_ucb
 from .drifting import regret_bound_tv_gp_ucb as regret_bound_tv_gp_ucb
+from .eigenvalues import prior_eigenvalue_bound as prior_eigenvalue_bound
 from .high_probability import ANTI_CONCENTRATION as ANTI_CONCENTRATION
+from .high_probability import azuma_bound as azuma_bound
 from .high_probability import confidence_width as confidence_width
 from .high_probability import discretisation_size as discretisation_size
+from .high_probability import gaussian_tail_bound as gaussian_tail_bound
 from .high_probability import realised_information as realised_information
 from .high_probability import regret_bound_gp_ts as regret_bound_gp_ts
 from .high_probability import regret_bound_gp_ucb as regret_bound_gp_ucb
 from .high_probability import regret_bound_igp_ucb as regret_bound_igp_ucb
 from .high_probability import saturation_width as saturation_width
 from .high_probability import self_normalised_bound as self_normalised_bound
-from .high_probability import self_normalised_norm as self_normalised_norm
 from .high_probability import std_sum_bound as std_sum_bound
 from .high_probability import theory_noise_variance as theory_noise_variance
 from .lower_bounds import LowerBound as LowerBound
@@ -57,7 +49,6 @@ from .movement import regret_bound_gp_md as regret_bound_gp_md
 from .movement import stale_variance_bound as stale_variance_bound
 from .related_work import COMPARED_WORKS as COMPARED_WORKS
 from .related_work import ComparedWork as ComparedWork
-from .related_work import comparison_table as comparison_table
 from .smooth_domains import SmoothDomain as SmoothDomain
 from .tree_descent import MovementConstants as MovementConstants
 from .tree_descent import mean_stretch as mean_stretch

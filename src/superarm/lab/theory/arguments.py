@@ -19,10 +19,13 @@ def as_rounds(rounds: Any, name: str = "rounds") -> Floats:
         rounds: a number or an array.
         name: of the argument in errors.
     """
-    values = as_vector(np.ravel(rounds), name).reshape(np.shape(rounds))
-    if values.size and not 1.0 <= values.min() <= values.max() <= LARGEST:
-        raise InputError(f"{name} must lie between 1 and {LARGEST:g}")
-    return values
+    shape = np.shape(rounds)
+    values = as_vector(np.ravel(rounds), name)
+    if values.size:
+        is_within = values.min() >= 1.0 and values.max() <= LARGEST
+        if not is_within:
+            raise InputError(f"{name} must lie between 1 and {LARGEST:g}")
+    return values.reshape(shape)
 
 
 def evaluate(gamma: Gamma, counts: Floats) -> Floats:
@@ -32,8 +35,8 @@ def evaluate(gamma: Gamma, counts: Floats) -> Floats:
         gamma: N ↦ γ_N.
         counts: N, of any shape.
     """
-    values = np.array([gamma(int(count)) for count in counts.ravel()], dtype=np.float64)
-    return values.reshape(counts.shape)
+    values = [gamma(int(count)) for count in counts.ravel()]
+    return np.array(values, dtype=np.float64).reshape(counts.shape)
 
 
 def check_bounds(*, delta: float, **nonnegative: float) -> None:

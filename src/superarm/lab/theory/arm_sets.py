@@ -1,9 +1,8 @@
-"""λ*_K and γ_N from above, for a finite set of arms: numbers that enter the bounds.
+"""γ_N from above, for a finite set of arms: a number that enters the bounds.
 
 ======================  ================================================================
 ``K``                   (n, n) prior covariance of the arms; never held for large n
 ``ς²``                  ``noise_variance``
-``budget``              the most arms a decision may hold (the papers' K)
 ``N``, ``n_e``          observations in all, and of arm e; D = diag(n_e), Σ n_e = N
 ``γ_N``                 max over n_e of ½ ln det(I + D^½ K D^½/ς²), in nats (arms may repeat)
 ======================  ================================================================
@@ -15,7 +14,6 @@ drawn with them is one. sandberg2025bayesian, Lemma A.12; srinivas2010gaussian, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -24,105 +22,34 @@ import numpy as np
 
 from superarm.core import Covariance, Floats, Ints
 from superarm.core.errors import InputError
-from superarm.core.inputs import as_count, as_features, as_positive
+from superarm.core.inputs import as_count, as_positive
 from superarm.core.linalg import cholesky, solve_lower
 from superarm.rules.information import GREEDY_SHARE, GreedyGain, greedy_information_gain
 
-# Arms up to which the whole covariance is decomposed (a second or two).
-DENSE_LARGEST = 1500
-_BLOCK = 256
+from .eigenvalues import DENSE_LARGEST, NamedBound, as_arms
+from .water_filling import CappedWater, Water
+
 # Multiplications that a greedy run may cost, in either form.
 _MATRIX_WORK = 5e8
 _COLUMNS_WORK = 8e9
 _MOST_STEPS = 4096
-_BISECTIONS = 60
 _JITTER = 1e-8
-# Below it a rate is 0: its share of any bound is below rounding.
-_SMALLEST_RATE = 1e-100
 
 
-class NamedBound(NamedTuple):
-    """An upper bound and which argument gave it."""
+class _Prefix(NamedTuple):
+    """The first greedy choices S."""
 
-    value: float
-    name: str
-
-
-# --- λ*_K ---------------------------------------------------------------------------------
-
-
-def prior_eigenvalue_bounds(
-    kernel: Covariance, features: Any, budget: int
-) -> list[NamedBound]:
-    """Upper bounds on λ*_K, each valid for every history and every choice of ``budget`` arms.
-
-    A posterior covariance is the prior's minus a positive semi-definite matrix (eq. 3), so its
-    eigenvalues, and those of its principal submatrices S, are at most the prior's. Of the prior:
-
-    - ``trace``: the largest eigenvalue of S is at most its trace, at most K·max k(a, a).
-    - ``rows``: it is at most the largest absolute row sum of S (Gershgorin), at most k(a, a) plus
-      the K − 1 largest |k(a, b)|, b ≠ a, for the worst a.
-    - ``whole``: S is a principal submatrix, so by interlacing it is at most that of all arms
-      (for at most ``DENSE_LARGEST`` arms).
-
-    The matrix is visited in blocks of rows: O(n²) kernel values, O(n) of them held.
-
-    Args:
-        kernel: the prior covariance.
-        features: of the arms, (n, d).
-        budget: K, the most arms that a decision holds.
-    """
-    rows = _arms(features)
-    size = min(as_count(budget, "budget"), len(rows))
-    diagonal = np.asarray(kernel.diag(rows), dtype=np.float64)
-    trace = size * float(diagonal.max())
-    row_sum = max(_row_sums(kernel, rows, diagonal, size))
-    bounds = [NamedBound(trace, "trace"), NamedBound(row_sum, "rows")]
-    if len(rows) <= DENSE_LARGEST:
-        eigenvalues = np.linalg.eigvalsh(kernel(rows))
-        bounds.append(NamedBound(float(eigenvalues[-1]), "whole"))
-    return bounds
+    gain: float
+    """I(S)."""
+    remainder: Water
+    """Bounds max I(A | S)."""
 
 
-def prior_eigenvalue_bound(
-    kernel: Covariance, features: Any, budget: int
-) -> NamedBound:
-    """The smallest of :func:`prior_eigenvalue_bounds`.
+class _NystromSplit(NamedTuple):
+    """K = Q + R, with bounds for both."""
 
-    Args:
-        kernel: the prior covariance.
-        features: of the arms, (n, d).
-        budget: K, the most arms that a decision holds.
-
-    >>> from superarm.kernels import SquaredExponential
-    >>> kernel = SquaredExponential(lengthscale=0.1)
-    >>> bound = prior_eigenvalue_bound(kernel, [[0.0], [0.1], [0.2], [0.3]], budget=2)
-    >>> round(bound.value, 4), bound.name
-    (1.6065, 'rows')
-    """
-    return min(prior_eigenvalue_bounds(kernel, features, budget))
-
-
-def _row_sums(
-    kernel: Covariance, rows: Floats, diagonal: Floats, size: int
-) -> Iterator[float]:
-    """For each block of rows, the largest k(a, a) plus the K − 1 largest |k(a, b)|, b ≠ a."""
-    first_summed = len(rows) - (size - 1)  # in ascending order
-    for start in range(0, len(rows), _BLOCK):
-        block = np.abs(kernel(rows[start : start + _BLOCK], rows))  # (block, n)
-        within = np.arange(len(block))
-        block[within, start + within] = 0.0
-        if size > 1:
-            ordered = np.partition(block, first_summed, axis=1)
-            largest = ordered[:, first_summed:]
-        else:
-            largest = block[:, :0]
-        variances = diagonal[start : start + len(block)]
-        sums = variances + largest.sum(axis=1)
-        yield float(sums.max())
-
-
-# --- γ_N ----------------------------------------------------------------------------------
+    low_rank: CappedWater
+    remainder: Water
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -157,7 +84,8 @@ class ArmSetGrowth:
     horizon: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "features", _arms(self.features))
+        arms = as_arms(self.features)
+        object.__setattr__(self, "features", arms)
         as_positive(self.noise_variance, "noise_variance")
         as_count(self.horizon, "horizon")
 
@@ -182,12 +110,15 @@ class ArmSetGrowth:
             raise InputError(
                 f"count is {count}; this growth was asked for 0 … {self.horizon}"
             )
-        bounds = [NamedBound(self._hadamard(count), "hadamard")]
+        value = self._hadamard(count)
+        bounds = [NamedBound(value, "hadamard")]
         if self._spectrum is not None:
-            bounds.append(NamedBound(self._spectrum(count), "spectral"))
+            value = self._spectrum(count)
+            bounds.append(NamedBound(value, "spectral"))
         if count < len(self._greedy.gains):
             greedy_gain = float(self._greedy.gains[count])
-            bounds.append(NamedBound(greedy_gain / GREEDY_SHARE, "greedy"))
+            value = greedy_gain / GREEDY_SHARE
+            bounds.append(NamedBound(value, "greedy"))
         for prefix in self._prefixes:
             value = prefix.gain + prefix.remainder(count)
             bounds.append(NamedBound(value, "prefix"))
@@ -201,19 +132,23 @@ class ArmSetGrowth:
         return np.asarray(self.kernel.diag(self.features), dtype=np.float64)
 
     @cached_property
-    def _hadamard(self) -> _Water:
-        return _Water(self._variances / self.noise_variance)
+    def _hadamard(self) -> Water:
+        rates = self._variances / self.noise_variance
+        return Water(rates)
 
     @cached_property
-    def _spectrum(self) -> _CappedWater | None:
+    def _spectrum(self) -> CappedWater | None:
         if len(self.features) > DENSE_LARGEST:
             return None
-        values, vectors = np.linalg.eigh(self.kernel(self.features))
+        K = self.kernel(self.features)
+        values, vectors = np.linalg.eigh(K)
         # Rounding moves eigenvalues by about n·eps·λ_max: added, so that the bound stays one.
-        rounding = len(values) * np.finfo(np.float64).eps * values[-1]
+        epsilon = np.finfo(np.float64).eps
+        rounding = len(values) * epsilon * values[-1]
         values = np.maximum(0.0, values) + rounding
         shares = (vectors**2).max(axis=0)  # max_e U²_ei
-        return _CappedWater(values / self.noise_variance, shares)
+        rates = values / self.noise_variance
+        return CappedWater(rates, shares)
 
     @cached_property
     def _greedy(self) -> GreedyGain:
@@ -231,10 +166,12 @@ class ArmSetGrowth:
         greedy = self._greedy
         prefixes = []
         for steps in _halves(len(greedy.positions)):
-            pivots, counts = np.unique(greedy.positions[:steps], return_counts=True)
-            root = self._root(pivots, self.noise_variance / counts)
-            remainder = _Water(self._residuals(root) / self.noise_variance)
-            prefixes.append(_Prefix(float(greedy.gains[steps]), remainder))
+            chosen = greedy.positions[:steps]
+            pivots, counts = np.unique(chosen, return_counts=True)
+            mean_noise = self.noise_variance / counts
+            root = self._root(pivots, mean_noise)
+            gain = float(greedy.gains[steps])
+            prefixes.append(_Prefix(gain, self._remainder(root)))
         return prefixes
 
     @cached_property
@@ -245,112 +182,44 @@ class ArmSetGrowth:
         _, first_uses = np.unique(positions, return_index=True)
         pivots = positions[np.sort(first_uses)]
         # Any jitter leaves Q ⪯ K, so the split stays one into positive semi-definite parts.
-        jitter = np.full(len(pivots), _JITTER * float(self._variances.max()))
-        full_root = self._root(pivots, jitter)
+        jitter = _JITTER * float(self._variances.max())
+        full_root = self._root(pivots, np.full(len(pivots), jitter))
         splits = []
         for rank in _halves(len(pivots)):
             root = full_root[:rank]  # of the first arms: Q = rootᵀ root
-            remainder = _Water(self._residuals(root) / self.noise_variance)
-            values, vectors = np.linalg.eigh(root @ root.T)
-            rounding = np.finfo(np.float64).eps * rank * values[-1]
-            values = np.maximum(values, rounding)
-            projections = vectors.T @ root  # (rank, n)
-            shares = (projections**2).max(axis=1) / values  # max_e U²_ei
-            rates = values / self.noise_variance
-            low_rank = _CappedWater(rates, np.minimum(1.0, shares))
-            splits.append(_NystromSplit(low_rank, remainder))
+            split = _NystromSplit(self._low_rank(root), self._remainder(root))
+            splits.append(split)
         return splits
 
-    def _residuals(self, root: Floats) -> Floats:
-        """What rootᵀ root leaves of the prior variances, (n,)."""
+    def _low_rank(self, root: Floats) -> CappedWater:
+        """The bound ``spectral`` for Q = rootᵀ root."""
+        rank = len(root)
+        values, vectors = np.linalg.eigh(root @ root.T)
+        epsilon = np.finfo(np.float64).eps
+        rounding = epsilon * rank * values[-1]
+        values = np.maximum(values, rounding)
+        projections = vectors.T @ root  # (rank, n)
+        shares = (projections**2).max(axis=1) / values  # max_e U²_ei
+        rates = values / self.noise_variance
+        return CappedWater(rates, np.minimum(1.0, shares))
+
+    def _remainder(self, root: Floats) -> Water:
+        """The bound ``hadamard`` for what rootᵀ root leaves of the prior variances."""
         explained: Floats = np.einsum("ij,ij->j", root, root)
-        return np.maximum(0.0, self._variances - explained)
+        residuals = np.maximum(0.0, self._variances - explained)  # (n,)
+        rates = residuals / self.noise_variance
+        return Water(rates)
 
     def _root(self, pivots: Ints, noise: Floats) -> Floats:
         """L⁻¹k(pivots, all) with LLᵀ = k(pivots, pivots) + diag(noise), (pivots, n)."""
-        covariance = self.kernel(self.features[pivots], self.features)
+        pivot_features = self.features[pivots]
+        covariance = self.kernel(pivot_features, self.features)
         cross = np.asarray(covariance, dtype=np.float64)  # (pivots, n)
-        L = cholesky(cross[:, pivots] + np.diag(noise))
+        observed = cross[:, pivots] + np.diag(noise)
+        L = cholesky(observed)
         return solve_lower(L, cross)
-
-
-class _Water:
-    """max ½ Σ ln(1 + r_i m_i), Σ m_i = N: m_i = (θ − 1/r_i)₊, exact, O(ln n) for each N."""
-
-    def __init__(self, rates: Floats) -> None:
-        rates = np.sort(rates[rates > _SMALLEST_RATE])[::-1]
-        heights = 1.0 / rates
-        self._filled = np.cumsum(heights)
-        self._logs = np.cumsum(np.log(rates))
-        # The amount at which the water reaches the next height.
-        self._amounts = np.arange(1, len(rates)) * heights[1:] - self._filled[:-1]
-
-    def __call__(self, total: float) -> float:
-        if total == 0 or len(self._logs) == 0:
-            return 0.0
-        last_wet = int(np.searchsorted(self._amounts, total))
-        wet_count = last_wet + 1
-        level = (total + self._filled[last_wet]) / wet_count
-        return 0.5 * (wet_count * math.log(level) + float(self._logs[last_wet]))
-
-
-class _CappedWater:
-    """The same with m_i ≤ N·share_i, by its dual.
-
-    ½Σ ln(1 + r_i m_i) + (N − Σm_i)/(2θ) at m_i = clip(θ − 1/r_i, 0, N·share_i) is an upper bound
-    for *every* θ > 0 (weak duality), so bisection for the best one need not be exact.
-    """
-
-    def __init__(self, rates: Floats, shares: Floats) -> None:
-        is_positive = rates > _SMALLEST_RATE
-        self._rates = rates[is_positive]
-        self._heights = 1.0 / self._rates
-        self._shares = shares[is_positive]
-
-    def __call__(self, total: float) -> float:
-        if total == 0 or len(self._rates) == 0:
-            return 0.0
-        caps = total * self._shares
-        if float(caps.sum()) <= total:
-            return 0.5 * float(np.log1p(self._rates * caps).sum())
-        low = float(self._heights.min())
-        high = float((self._heights + caps).max())
-        for _ in range(_BISECTIONS):
-            level = math.sqrt(low * high)
-            amounts = np.clip(level - self._heights, 0.0, caps)
-            if float(amounts.sum()) < total:
-                low = level
-            else:
-                high = level
-        amounts = np.clip(high - self._heights, 0.0, caps)
-        value = 0.5 * float(np.log1p(self._rates * amounts).sum())
-        unused = total - float(amounts.sum())
-        return value + 0.5 * unused / high
-
-
-class _Prefix(NamedTuple):
-    """The first greedy choices S."""
-
-    gain: float
-    """I(S)."""
-    remainder: _Water
-    """Bounds max I(A | S)."""
-
-
-class _NystromSplit(NamedTuple):
-    """K = Q + R, with bounds for both."""
-
-    low_rank: _CappedWater
-    remainder: _Water
 
 
 def _halves(count: int) -> list[int]:
     """count, count/2, … down to 1."""
     return [count >> shift for shift in range(count.bit_length())]
-
-
-def _arms(features: Any) -> Floats:
-    rows = as_features(features, "features")
-    if len(rows) == 0:
-        raise InputError("features has no rows; give at least one arm")
-    return rows

@@ -119,7 +119,8 @@ def bayesian_regret_bound(
         discretisation = 0.0
     beta = confidence_parameter(T, log_points, omega, xi)
     C = variance_constant(largest_eigenvalue, noise_variance)
-    explored = np.sqrt(C * T * K * beta * evaluate(gamma, T * K))
+    information = evaluate(gamma, T * K)
+    explored = np.sqrt(C * T * K * beta * information)
     missed: Any = math.pi**2 / 6.0
     if omega is not None and xi is not None:
         missed = bucb_exploration_term(T, omega, xi)
@@ -193,13 +194,15 @@ def bayesian_regret_bound_of_widths(
         raise InputError(
             "widths has negative entries; a width multiplies a standard deviation"
         )
-    density = np.exp(-0.5 * w**2) / math.sqrt(2.0 * math.pi)
+    root_two_pi = math.sqrt(2.0 * math.pi)
+    density = np.exp(-0.5 * w**2) / root_two_pi  # φ(w)
     # φ(w) − wΦ(−w) cancels for large w, where rounding may not turn it negative
     missed = np.maximum(0.0, density - w * ndtr(-w))
     scale = math.sqrt(as_positive(largest_variance, "largest_variance"))
     constant = variance_constant(largest_eigenvalue, noise_variance)
     K = as_count(budget, "budget")
-    information = evaluate(gamma, K * np.arange(1.0, len(w) + 1.0))
+    rounds = np.arange(1.0, len(w) + 1.0)
+    information = evaluate(gamma, K * rounds)
     explored_widths = w + missed if rectified else w
     squares = np.cumsum(explored_widths**2)
     missed_total: Floats = scale * as_count(arms, "arms") * np.cumsum(missed)
@@ -219,7 +222,9 @@ def bucb_constant(omega: float) -> float:
     value = as_positive(omega, "omega")
     if value <= 1.0:
         return math.inf
-    log_squares = math.log(2.0 / math.pi) + 1.0 + math.log(value - 1.0)
+    # ϑ² = (2e/π)(ω − 1)/ω²
+    log_factor = math.log(2.0 / math.pi) + 1.0
+    log_squares = log_factor + math.log(value - 1.0)
     log_theta = 0.5 * log_squares - math.log(value)
     return math.exp(-log_theta / value)
 
@@ -240,10 +245,12 @@ def bucb_exploration_term(rounds: Any, omega: float, xi: float) -> Floats:
     if math.isinf(constant):
         return np.full(T.shape, math.inf)
     if ratio < 1.0:
-        return constant / (1.0 - ratio) * T ** (1.0 - ratio)
+        power = 1.0 - ratio
+        return constant / power * T**power
     if ratio == 1.0:
         return constant * (1.0 + np.log(T))
-    return np.full(T.shape, constant * xi / (xi - omega))
+    limit = constant * xi / (xi - omega)
+    return np.full(T.shape, limit)
 
 
 # --- Lemma A.12 ---------------------------------------------------------------------------
@@ -257,7 +264,8 @@ def variance_constant(largest_eigenvalue: float, noise_variance: float) -> float
         noise_variance: ς².
     """
     as_number(largest_eigenvalue, "largest_eigenvalue", least=0.0)
-    return 2.0 * (largest_eigenvalue + as_positive(noise_variance, "noise_variance"))
+    noise = as_positive(noise_variance, "noise_variance")
+    return 2.0 * (largest_eigenvalue + noise)
 
 
 def variance_sum_bound(
@@ -275,4 +283,5 @@ def variance_sum_bound(
         noise_variance: ς².
     """
     gain = np.asarray(information_gain, dtype=np.float64)
-    return np.asarray(variance_constant(largest_eigenvalue, noise_variance) * gain)
+    constant = variance_constant(largest_eigenvalue, noise_variance)
+    return np.asarray(constant * gain)

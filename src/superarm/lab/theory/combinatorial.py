@@ -55,9 +55,11 @@ def regret_bound_oclok_ucb(
     )
     noise = as_positive(noise_variance, "noise_variance")
     T = as_rounds(rounds)
-    beta = 2.0 * np.log(most_arms * math.pi**2 * T**2 / (3.0 * delta))
+    events = most_arms * math.pi**2 * T**2
+    beta = 2.0 * np.log(events / (3.0 * delta))
     constant = 8.0 * lipschitz**2 * (largest_eigenvalue + noise)
-    return np.sqrt(constant * budget * beta * T * evaluate(gamma, budget * T))
+    information = evaluate(gamma, budget * T)
+    return np.sqrt(constant * budget * beta * T * information)
 
 
 def rate_oclok(

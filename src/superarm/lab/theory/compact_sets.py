@@ -50,16 +50,18 @@ def confidence_parameter(
     log_t = np.log(as_rounds(rounds))
     points = np.asarray(log_points, dtype=np.float64)
     if omega is None and xi is None:
-        return np.maximum(0.0, bayesian_beta(points, log_t))
+        beta = bayesian_beta(points, log_t)
+        return np.maximum(0.0, beta)
     if omega is None or xi is None:
         raise InputError("gp-bucb needs both omega and xi")
     from scipy.special import ndtri_exp
 
     omega = as_positive(omega, "omega")
     xi = as_positive(xi, "xi")
-    log_tail = bayesian_log_tail(points, log_t, omega, xi)
-    width = -ndtri_exp(np.minimum(log_tail, _LOG_HALF))
-    return np.asarray(np.maximum(0.0, width) ** 2)
+    log_tail = bayesian_log_tail(points, log_t, omega, xi)  # ln η_t
+    below_half = np.minimum(log_tail, _LOG_HALF)
+    width = np.maximum(0.0, -ndtri_exp(below_half))
+    return np.asarray(width**2)
 
 
 class DiscretisationConditions(NamedTuple):
@@ -76,10 +78,13 @@ class DiscretisationConditions(NamedTuple):
             log_beta: ln β.
             power: p, for a β of τ^p times as much.
         """
-        from_ratio = (self.ratio + log_beta) / (1.0 - power)
-        from_square = (self.square + log_beta) / (2.0 - power)
+        least_ratio = self.ratio + log_beta
+        from_ratio = least_ratio / (1.0 - power)
+        least_square = self.square + log_beta
+        from_square = least_square / (2.0 - power)
         from_beta = np.maximum(from_ratio, from_square)
-        return np.maximum(np.maximum(0.0, self.least), from_beta)
+        from_size = np.maximum(0.0, self.least)
+        return np.maximum(from_size, from_beta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,11 +135,14 @@ class CompactSet:
         d = self.dimension
         v = as_positive(largest_variance, "largest_variance")
         root_v = math.sqrt(v)
-        noise = math.sqrt(as_positive(noise_variance, "noise_variance")) / root_v
+        noise_std = math.sqrt(as_positive(noise_variance, "noise_variance"))
+        noise = noise_std / root_v
         c2, c3 = self.derivative_constants
         slope = c3 / root_v
-        spread = math.sqrt(max(0.0, math.log(c2 * d)))
-        log_lipschitz = math.log(self.lipschitz) - math.log(min(v, root_v))
+        log_directions = max(0.0, math.log(c2 * d))
+        spread = math.sqrt(log_directions)
+        log_scale = math.log(min(v, root_v))
+        log_lipschitz = math.log(self.lipschitz) - log_scale
         log_reach = math.log(d) + math.log(self.side)  # d·C₁
         log_change = log_lipschitz + log_reach  # L·d·C₁
         log_K = math.log(K)
@@ -149,7 +157,8 @@ class CompactSet:
         log_factor = math.log(8.0) + 3.0 * log_K + 2.0 * log_change_in_noise
         square = log_factor + 5.0 * log_t
         # Eq. 6d.
-        steepest = math.log(slope) + math.log(spread + 0.5 * math.sqrt(math.pi))
+        log_spread = math.log(spread + 0.5 * math.sqrt(math.pi))
+        steepest = math.log(slope) + log_spread
         path = log_K + log_reach + steepest + 2.0 * log_t
         return DiscretisationConditions(
             least=np.maximum(mean, path),
@@ -231,7 +240,8 @@ class CompactSet:
         else:
             points = self.dimension * omega
             tail = xi * log_t - omega * LOG_ROOT_TWO_PI
-        growth = math.log(2.0) + np.log(points + np.maximum(0.0, tail))
+        factor = points + np.maximum(0.0, tail)  # d + c
+        growth = math.log(2.0) + np.log(factor)
         return conditions.required(growth, power=1.0 / math.e)
 
 
@@ -244,10 +254,13 @@ def log_whole(s: Floats) -> Floats:
         s: ln τ, of any shape.
     """
     largest = math.log(_LARGEST_EXACT)
-    size = np.exp(np.minimum(s, largest))
+    exact = np.minimum(s, largest)
+    size = np.exp(exact)
     nearest = np.round(size)
     # e^s has about 15 digits: a whole number that it misses by less is meant.
-    tolerance = 1e-14 * np.maximum(s, 1.0) * size
+    digits = np.maximum(s, 1.0)
+    tolerance = 1e-14 * digits * size
     is_whole = np.abs(size - nearest) <= tolerance
     next_whole = np.where(is_whole, nearest, np.ceil(size))
-    return np.where(s < largest, np.log(np.maximum(1.0, next_whole)), s)
+    log_next = np.log(np.maximum(1.0, next_whole))
+    return np.where(s < largest, log_next, s)

@@ -3,8 +3,6 @@
 ======================  ================================================================
 ``reach``               D = d·C₁/τ, from any arm to the nearest of τ^d grid points in the 1-norm
 ``log_size``            ln τ, as :meth:`~superarm.lab.theory.CompactSet.log_size` returns it
-``observations``        N, rewards observed before the round
-``residual_norm``       ‖L⁻¹(y − μ)‖, L Lᵀ = K + ς²I: χ-distributed with N degrees of freedom
 ======================  ================================================================
 
 The set is a box: then the nearest grid point is within C₁/τ in every coordinate. L bounds how fast the
@@ -97,11 +95,13 @@ def discretisation_errors(
     s = arms.log_size(t, budget=K, noise_variance=noise_variance, omega=omega, xi=xi)
     beta = confidence_parameter(t, arms.dimension * s, omega, xi)
     change = arms.lipschitz * _reach(arms, s)  # L·D
+    path = K * path_error_bound(arms, s)  # eqs. 62–64
+    mean = K * change * (1.0 + t * K / noise)  # eq. 94
+    std = K * np.sqrt(beta) * np.sqrt(2.0 * change)  # in place of eq. 103
     return DiscretisationErrors(
-        path=np.asarray(K * path_error_bound(arms, s)),  # eqs. 62–64
-        mean=np.asarray(K * change * (1.0 + t * K / noise)),  # eq. 94
-        # In place of eq. 103.
-        std=np.asarray(K * np.sqrt(beta) * np.sqrt(2.0 * change)),
+        path=np.asarray(path),
+        mean=np.asarray(mean),
+        std=np.asarray(std),
     )
 
 
@@ -116,64 +116,12 @@ def path_error_bound(arms: CompactSet, log_size: Any) -> Floats:
         log_size: ln τ, one or several, at least 0.
     """
     c2, c3 = arms.derivative_constants
-    spread = math.sqrt(max(0.0, math.log(c2 * arms.dimension)))
+    log_directions = max(0.0, math.log(c2 * arms.dimension))
+    spread = math.sqrt(log_directions)
     steepest = c3 * (spread + 0.5 * math.sqrt(math.pi))
-    reach = _reach(arms, _as_log_size(log_size))
+    sizes = _as_log_size(log_size)
+    reach = _reach(arms, sizes)
     return np.asarray(reach * steepest)
-
-
-def mean_error_bound(
-    arms: CompactSet,
-    log_size: Any,
-    *,
-    observations: int,
-    noise_variance: float,
-    residual_norm: float,
-) -> Floats:
-    """μ([a]) − μ(a) ≤ L·D·(1 + √N·‖L⁻¹(y − μ)‖/ς): Lemma A.9, eqs. 66 and 79.
-
-    Args:
-        arms: the compact set.
-        log_size: ln τ, one or several, at least 0.
-        observations: N.
-        noise_variance: ς².
-        residual_norm: ‖L⁻¹(y − μ)‖, of the observed rewards.
-    """
-    count = as_count(observations, "observations", least=0)
-    noise = math.sqrt(as_positive(noise_variance, "noise_variance"))
-    norm = as_number(residual_norm, "residual_norm", 0.0)
-    change = arms.lipschitz * _reach(arms, _as_log_size(log_size))
-    return np.asarray(change * (1.0 + math.sqrt(count) * norm / noise))
-
-
-def std_error_bound(arms: CompactSet, log_size: Any) -> Floats:
-    """σ([a]) − σ(a) ≤ √(2LD), whatever was observed: beside Lemma A.9, eq. 67.
-
-    Args:
-        arms: the compact set.
-        log_size: ln τ, one or several, at least 0.
-    """
-    reach = _reach(arms, _as_log_size(log_size))
-    return np.asarray(np.sqrt(2.0 * arms.lipschitz * reach))
-
-
-def printed_std_error_bound(
-    arms: CompactSet, log_size: Any, *, observations: int, noise_variance: float
-) -> Floats:
-    """σ([a]) − σ(a) ≤ √(LD + N·L²D²/ς²): Lemma A.9, eq. 67 as printed.
-
-    It holds, but not by the proof that is printed (eq. 82): see the top of this module.
-
-    Args:
-        arms: the compact set.
-        log_size: ln τ, one or several, at least 0.
-        observations: N.
-        noise_variance: ς².
-    """
-    count = as_count(observations, "observations", least=0)
-    noise = as_positive(noise_variance, "noise_variance")
-    change = arms.lipschitz * _reach(arms, _as_log_size(log_size))
-    return np.asarray(np.sqrt(change + count * change**2 / noise))
 
 
 def _reach(arms: CompactSet, log_size: Floats) -> Floats:
@@ -182,7 +130,8 @@ def _reach(arms: CompactSet, log_size: Floats) -> Floats:
 
 
 def _as_log_size(log_size: Any) -> Floats:
-    values = as_vector(np.ravel(log_size), "log_size").reshape(np.shape(log_size))
-    for value in np.ravel(values):
+    shape = np.shape(log_size)
+    values = as_vector(np.ravel(log_size), "log_size")
+    for value in values:
         as_number(value, "log_size", 0.0)
-    return values
+    return values.reshape(shape)

@@ -66,14 +66,17 @@ def drifting_information_gain(
     for step in range(count):
         scales[:step] *= phi
         reductions *= phi**2
-        best = int(np.argmax(prior_variances - reductions))
-        variance = max(0.0, float(prior_variances[best] - reductions[best]))
-        prior_column = kernel(rows[best : best + 1], rows)[0]
+        variances = prior_variances - reductions
+        best = int(np.argmax(variances))
+        variance = max(0.0, float(variances[best]))
+        best_row = rows[best : best + 1]
+        prior_column = kernel(best_row, rows)[0]
         weights = scales[:step] ** 2 * W[:step, best]
         column = prior_column - weights @ W[:step]
         W[step] = column / math.sqrt(noise + variance)
         reductions += W[step] ** 2
-        gains[step + 1] = gains[step] + 0.5 * math.log1p(variance / noise)
+        gain = 0.5 * math.log1p(variance / noise)
+        gains[step + 1] = gains[step] + gain
     return gains
 
 
@@ -102,7 +105,8 @@ def drift_excess(
         return np.asarray(N**3 * drift)
     phi = math.sqrt(1.0 - drift)
     step = drift / (1.0 + phi)  # 1 − φ
-    change = (N - 1.0) * step / (2.0 + (N - 2.0) * step)  # 1 − c
+    largest = 2.0 + (N - 2.0) * step
+    change = (N - 1.0) * step / largest  # 1 − c
     return np.asarray(0.5 * N * np.log1p(change / noise))
 
 
@@ -147,8 +151,9 @@ class DriftingGrowth:
     def _blocks(self) -> Floats:
         """Upper bounds of γ̃ of 0, 1, …, horizon rounds, (horizon + 1,)."""
         N = np.arange(1.0, self.horizon + 1.0)
+        static = evaluate(self.gamma, N)
         excess = drift_excess(N, self.epsilon, self.noise_variance, self.form)
-        bounds = evaluate(self.gamma, N) + excess
+        bounds = static + excess
         return np.concatenate([[0.0], bounds])
 
 

@@ -86,9 +86,11 @@ def mismatch_bounds(
         largest_reward: max|y|.
     """
     precision = 1.0 / as_scale(noise_variance, "noise_variance")
-    drifted = as_rounds(block, "block") ** 3 * as_drift(epsilon)
+    N = as_rounds(block, "block")
+    drifted = N**3 * as_drift(epsilon)
     mean = (precision + precision**2) * drifted * largest_reward
-    std = np.sqrt((3.0 * precision + precision**2) * drifted)
+    change_of_variance = (3.0 * precision + precision**2) * drifted
+    std = np.sqrt(change_of_variance)
     return Mismatch(mean, std)
 
 
@@ -129,7 +131,8 @@ def regret_bound_r_gp_ucb(
     noise = as_scale(noise_variance, "noise_variance")
     if isinstance(arms, SmoothDomain):
         events = 2.0 * (1.0 + arms.a0) * math.pi**2 / (3.0 * delta)
-        spread = arms.b0 + (2.0 if printed else math.sqrt(2.0 * noise))
+        noise_share = 2.0 if printed else math.sqrt(2.0 * noise)
+        spread = arms.b0 + noise_share
         reward = spread * np.sqrt(np.log(events * T**2))
     else:
         reward = math.sqrt(1.0 + noise) * width
@@ -184,21 +187,6 @@ def _explored(
 
 
 # --- rates --------------------------------------------------------------------------------
-
-
-def rate_genie(rounds: Any, epsilon: float) -> Floats:
-    """Tε: Theorem 4.1, an order that no algorithm's mean regret is below, not a bound.
-
-    Not even that of a genie that sees f_{t−1} and plays its best arm.
-    :func:`~superarm.lab.theory.regret_lower_bound` has constants. On a grid the order stays, also where
-    the best arm moves by less than the distance of two: it then moves in few rounds, but by a whole
-    step.
-
-    Args:
-        rounds: T, one or several.
-        epsilon: ε.
-    """
-    return np.asarray(as_rounds(rounds) * as_drift(epsilon))
 
 
 def rate_drift(

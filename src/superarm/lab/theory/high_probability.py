@@ -21,55 +21,66 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Floats, Gamma
-from superarm.core.errors import ShapeError
-from superarm.core.inputs import as_count, as_number, as_positive, as_vector
+from superarm.core.inputs import as_count, as_positive, as_vector
+from superarm.rules.base import as_probability
 
 from .arguments import as_rounds, check_bounds, evaluate
-
-ANTI_CONCENTRATION = 1.0 / (4.0 * math.e * math.sqrt(math.pi))
-"""p of chowdhury2017kernelized, Lemma 8: a draw exceeds f(x) at least this often."""
-
 
 # --- chowdhury2017kernelized --------------------------------------------------------------
 
 
-def self_normalised_norm(noise: Any, K: Any, eta: float) -> float:
-    """‖ε‖ in the norm of ((K + ηI)⁻¹ + I)⁻¹ = (K + ηI)(K + (1+η)I)⁻¹: Theorem 1, left of eq. 6.
+def gaussian_tail_bound(beta: float) -> float:
+    """e^{−β²}/(4√π β): chowdhury2017kernelized, Lemma 7.
 
-    Not squared.
+    It is a lower bound on P[Z > β] for β ≥ 0.344. For smaller β it is above that probability, and so
+    the lemma does not hold as printed, "for any β > 0"; Lemma 8, which takes it at β ≤ 1, does hold,
+    because P[Z > β] ≥ P[Z > 1] there.
 
     Args:
-        noise: ε_1, …, ε_t, (t,).
-        K: the kernel matrix of the points played, (t, t).
-        eta: η.
+        beta: β, in standard deviations, above 0.
     """
-    matrix, vector = _noise_and_kernel(noise, K, eta)
-    identity = np.eye(len(vector))
-    solved = np.linalg.solve(matrix + (1.0 + eta) * identity, vector)
-    # (K + ηI)(K + (1+η)I)⁻¹ ε = ε − (K + (1+η)I)⁻¹ ε
-    return math.sqrt(max(0.0, float(vector @ (vector - solved))))
+    number = as_positive(beta, "beta")
+    square = number**2
+    factor = 4.0 * math.sqrt(math.pi) * number
+    return math.exp(-square) / factor
+
+
+ANTI_CONCENTRATION = gaussian_tail_bound(1.0)
+"""p = 1/(4e√π) of Lemma 8: a draw of GP-TS exceeds f(x) at least this often."""
+
+
+def azuma_bound(rounds: Any, delta: float) -> Floats:
+    """√(2T ln(1/δ)): Lemma 11, for steps of at most 1.
+
+    A super-martingale with such steps rises by more in T rounds with probability δ at most.
+
+    Args:
+        rounds: T, one or several.
+        delta: δ, the probability of failing.
+    """
+    T = as_rounds(rounds)
+    log_chance = math.log(1.0 / as_probability(delta, "delta"))
+    return np.sqrt(2.0 * T * log_chance)
 
 
 def self_normalised_bound(
-    K: Any, eta: float, noise_bound: float, delta: float
-) -> float:
-    """R√(2 ln(√det((1+η)I + K)/δ)): Theorem 1, right of eq. 6, not squared.
+    log_determinants: Any, noise_bound: float, delta: float
+) -> Floats:
+    """2R² ln(√det((1+η)I + K_t)/δ): Theorem 1, right of eq. 6.
 
-    With probability 1 − δ no prefix of the noise exceeds it, for any predictable choice of
-    points; η = 0 needs K positive definite.
+    With probability 1 − δ, ‖ε‖² in the norm of ((K_t + ηI)⁻¹ + I)⁻¹ stays below it in all rounds t, for
+    any predictable choice of points; η = 0 needs K_t positive definite.
 
     Args:
-        K: the kernel matrix of the points played, (t, t).
-        eta: η.
+        log_determinants: ln det((1+η)I + K_t), one or several, with the kernel matrix K_t of the
+            points played.
         noise_bound: R.
         delta: δ, the probability of failing.
     """
-    matrix, _ = _noise_and_kernel(np.zeros(len(K)), K, eta)
     check_bounds(noise_bound=noise_bound, delta=delta)
-    identity = np.eye(len(matrix))
-    _, log_determinant = np.linalg.slogdet(matrix + (1.0 + eta) * identity)
-    square = float(log_determinant) - 2.0 * math.log(delta)
-    return noise_bound * math.sqrt(max(0.0, square))
+    logs = np.asarray(log_determinants, dtype=np.float64)
+    exponents = logs - 2.0 * math.log(delta)
+    return np.asarray(noise_bound**2 * exponents)
 
 
 def theory_noise_variance(horizon: int) -> float:
@@ -97,21 +108,24 @@ def confidence_width(
         delta: δ, the probability of failing.
     """
     check_bounds(norm_bound=norm_bound, noise_bound=noise_bound, delta=delta)
-    information = evaluate(gamma, as_rounds(rounds) - 1.0)
-    deviation = np.sqrt(2.0 * (information + 1.0 - math.log(delta)))
+    before = as_rounds(rounds) - 1.0
+    information = evaluate(gamma, before)
+    exponent = information + 1.0 - math.log(delta)
+    deviation = np.sqrt(2.0 * exponent)
     return norm_bound + noise_bound * deviation
 
 
-def realised_information(stds: Any, noise_variance: float) -> float:
-    """½ Σ ln(1 + σ²_{s−1}(x_s)/λ): eq. 11, gained point by point; at most γ_t: Lemma 3.
+def realised_information(variances: Any, noise_variance: float) -> Floats:
+    """I_0, …, I_T with I_t = ½ Σ ln(1 + σ²_{s−1}(x_s)/λ), (T + 1,): eq. 11; at most γ_t: Lemma 3.
 
     Args:
-        stds: σ_{s−1}(x_s) of the points played, (t,).
+        variances: σ²_{s−1}(x_s) of the points played, (T,).
         noise_variance: λ.
     """
-    variances = as_vector(stds, "stds") ** 2
     noise = as_positive(noise_variance, "noise_variance")
-    return 0.5 * float(np.log1p(variances / noise).sum())
+    ratios = as_vector(variances, "variances") / noise
+    gains = 0.5 * np.log1p(ratios)
+    return np.append(0.0, np.cumsum(gains))
 
 
 def std_sum_bound(rounds: Any, gamma: Gamma) -> Floats:
@@ -122,7 +136,8 @@ def std_sum_bound(rounds: Any, gamma: Gamma) -> Floats:
         gamma: t ↦ γ_t.
     """
     T = as_rounds(rounds)
-    return np.sqrt(4.0 * (T + 2.0) * evaluate(gamma, T))
+    information = evaluate(gamma, T)
+    return np.sqrt(4.0 * (T + 2.0) * information)
 
 
 def regret_bound_igp_ucb(
@@ -141,7 +156,8 @@ def regret_bound_igp_ucb(
         delta: δ, the probability of failing.
     """
     width = confidence_width(rounds, gamma, norm_bound, noise_bound, delta)
-    return 2.0 * width * std_sum_bound(rounds, gamma)
+    std_sum = std_sum_bound(rounds, gamma)
+    return 2.0 * width * std_sum
 
 
 def discretisation_size(
@@ -159,7 +175,8 @@ def discretisation_size(
         dimension: d.
     """
     T = as_rounds(rounds)
-    return np.exp(_log_discretisation(T, norm_bound, lipschitz, side, dimension))
+    log_size = _log_discretisation(T, norm_bound, lipschitz, side, dimension)
+    return np.exp(log_size)
 
 
 def saturation_width(
@@ -192,7 +209,8 @@ def saturation_width(
     T = as_rounds(rounds)
     scale = confidence_width(T, gamma, norm_bound, noise_bound, delta / 2.0)
     points = _log_discretisation(T, norm_bound, lipschitz, side, dimension)
-    return np.asarray(scale * (1.0 + np.sqrt(4.0 * np.log(T) + 2.0 * points)))
+    deviation = np.sqrt(4.0 * np.log(T) + 2.0 * points)
+    return np.asarray(scale * (1.0 + deviation))
 
 
 def regret_bound_gp_ts(
@@ -241,9 +259,9 @@ def regret_bound_gp_ts(
     exploration = 11.0 * c / ANTI_CONCENTRATION * std_sum_bound(T, gamma)
     first_rounds = 2.0 * norm_bound * np.minimum(T, 4.0)
     constant = first_rounds + (2.0 * norm_bound + 1.0) * math.pi**2 / 6.0
-    deviation = np.sqrt(2.0 * T * math.log(2.0 / delta))
-    azuma = (4.0 * norm_bound + 11.0) * c / ANTI_CONCENTRATION * deviation
-    return exploration + constant + azuma
+    largest_step = (4.0 * norm_bound + 11.0) * c / ANTI_CONCENTRATION
+    deviation = largest_step * azuma_bound(T, delta / 2.0)
+    return exploration + constant + deviation
 
 
 # --- srinivas2010gaussian -----------------------------------------------------------------
@@ -268,9 +286,11 @@ def regret_bound_gp_ucb(
     noise = as_positive(noise_variance, "noise_variance")
     T = as_rounds(rounds)
     information = evaluate(gamma, T)
-    beta = 2.0 * norm_bound**2 + 300.0 * information * np.log(T / delta) ** 3
+    logs = np.log(T / delta)
+    beta = 2.0 * norm_bound**2 + 300.0 * information * logs**3
     c1 = 8.0 / math.log1p(1.0 / noise)
-    return np.asarray(np.sqrt(c1 * T * beta * information))
+    squares = c1 * T * beta * information
+    return np.asarray(np.sqrt(squares))
 
 
 # --- helpers ------------------------------------------------------------------------------
@@ -284,17 +304,7 @@ def _log_discretisation(
     B = as_positive(norm_bound, "norm_bound")
     L = as_positive(lipschitz, "lipschitz")
     r = as_positive(side, "side")
-    per_axis = (B * L) * (r * d)  # over t²
-    return np.asarray(np.maximum(0.0, d * np.log(per_axis * T**2)))
-
-
-def _noise_and_kernel(noise: Any, K: Any, eta: float) -> tuple[Floats, Floats]:
-    vector = as_vector(noise, "noise")
-    matrix = np.asarray(K, dtype=np.float64)
-    count = len(vector)
-    if matrix.shape != (count, count):
-        raise ShapeError(
-            f"K has shape {matrix.shape}; {count} noise terms need a square of that size"
-        )
-    as_number(eta, "eta", least=0.0)
-    return matrix, vector
+    change = B * L
+    per_axis = change * (r * d) * T**2
+    log_size = d * np.log(per_axis)
+    return np.asarray(np.maximum(0.0, log_size))

@@ -84,17 +84,19 @@ def regret_lower_bound(
         )
     d = domain.dimension
     slope = lipschitz_of_kernel(kernel)
-    distance = side / 50.0 if margin is None else _as_margin(margin, side)
+    distance = side / 50.0
+    if margin is not None:
+        distance = _as_margin(margin, side)
     # It also checks the lengthscale.
-    proven = interior_probability(kernel, d, side, distance)
-    inside = proven if interior is None else as_number(interior, "interior", 0.0, 1.0)
+    inside = interior_probability(kernel, d, side, distance)
+    if interior is not None:
+        inside = as_number(interior, "interior", 0.0, 1.0)
     pairs = d * (d + 1) / 2.0
-    # From where eq. 11 is below 1, to where its tail is negligible beside P(A₄).
-    smallest = math.sqrt(math.log(max(math.e, pairs * domain.a2)))
-    largest = smallest + math.sqrt(-math.log(max(inside, 1e-300)) + 5.0)
-    curvatures = domain.b2 * np.linspace(smallest, largest, _CURVATURES)
+    largest_tail = pairs * domain.a2  # of eq. 11, over the exponential
+    scaled = _scaled_curvatures(largest_tail, inside)
+    curvatures = domain.b2 * scaled
     # P(A₁ᶜ) and P(A₂ᶜ) at most.
-    bent = pairs * domain.a2 * np.exp(-((curvatures / domain.b2) ** 2))
+    bent = largest_tail * np.exp(-((curvatures / domain.b2) ** 2))
     steep = np.zeros_like(curvatures)  # P(A₃ᶜ)
     if drift > 0.0:
         # Eq. 92.
@@ -103,17 +105,28 @@ def regret_lower_bound(
     likely = np.maximum(0.0, inside - bent)  # P(A₁ ∩ A₄)
     outside = np.minimum(1.0, bent + steep)
     lost = np.sqrt(d * (d + 2.0) * outside)
-    squares = slope**2 * np.maximum(0.0, d - lost)  # E‖∇g‖² 1 of A₂ ∩ A₃
+    remaining = np.maximum(0.0, d - lost)
+    squares = slope**2 * remaining  # E‖∇g‖² 1 of A₂ ∩ A₃
     bounds = drift / (4.0 * curvatures * d) * likely * squares
     best = int(np.argmax(bounds))
     per_round = float(bounds[best])
+    values = (T - 1.0) * per_round
     return LowerBound(
-        values=np.asarray((T - 1.0) * per_round),
+        values=np.asarray(values),
         per_round=per_round,
         curvature=float(curvatures[best]),
         margin=distance,
         interior=inside,
     )
+
+
+def _scaled_curvatures(largest_tail: float, inside: float) -> Floats:
+    """Values of L/b₂, from where eq. 11 is below 1 to where its tail is negligible beside P(A₄)."""
+    log_tail = math.log(max(math.e, largest_tail))
+    smallest = math.sqrt(log_tail)
+    log_inside = math.log(max(inside, 1e-300))
+    largest = smallest + math.sqrt(-log_inside + 5.0)
+    return np.linspace(smallest, largest, _CURVATURES)
 
 
 def interior_probability(
@@ -157,7 +170,8 @@ def interior_probability(
     edges = first + np.linspace(0.0, 12.0, _CELLS + 1)
     left_edges = edges[:-1]
     right_edges = edges[1:]
-    lowest = -np.expm1(-0.5 * ((1.0 - correlation) * (left_edges - first)) ** 2)
+    excess = (1.0 - correlation) * (left_edges - first)
+    lowest = -np.expm1(-0.5 * excess**2)
     weights = _upper_tail(left_edges) - _upper_tail(right_edges)
     return float(lowest @ weights)
 

@@ -57,9 +57,11 @@ def stale_variance_bound(
     require_choice(form, "form", ("derived", "printed"))
     gained = evaluate(gamma, N * H)
     if form == "printed":
-        return np.asarray(2.0 * _exp(gamma(H)) * gained)
+        staleness = _exp(gamma(H))
+        return np.asarray(2.0 * staleness * gained)
     staleness = _exp(2.0 * gamma(H - 1))
-    return np.asarray(staleness * 2.0 * gained / math.log1p(1.0 / noise))
+    per_observation = math.log1p(1.0 / noise)
+    return np.asarray(staleness * 2.0 * gained / per_observation)
 
 
 def _exp(power: float) -> float:
@@ -88,7 +90,9 @@ def conditional_mean_bound(
     if form == "derived":
         constant = H * log_chance / -math.expm1(-_DOUBLING)
     else:
-        constant = 4.0 * H * log_chance + 8.0 * H * math.log(4.0 * H) + 1.0
+        of_chance = 4.0 * H * log_chance
+        of_length = 8.0 * H * math.log(4.0 * H)
+        constant = of_chance + of_length + 1.0
     sums = np.asarray(observed, dtype=np.float64)
     return np.asarray(2.0 * sums + constant)
 
@@ -125,9 +129,11 @@ def episode_concentration(
     chance = as_probability(delta, "delta")
     require_choice(form, "form", ("derived", "printed"))
     if form == "printed":
-        inside = 4.0 * math.pi**2 * N**2 / (3.0 * chance) * (np.log(N) + 1.0)
+        events = 4.0 * math.pi**2 * N**2
+        inside = events / (3.0 * chance) * (np.log(N) + 1.0)
         return np.asarray(4.0 * largest * np.log(inside))
-    return np.asarray(largest * np.sqrt(N * math.log(1.0 / chance) / 2.0))
+    deviation = np.sqrt(N * math.log(1.0 / chance) / 2.0)
+    return np.asarray(largest * deviation)
 
 
 def learning_error_bound(
@@ -237,5 +243,8 @@ def movement_rate(rounds: Any, gamma: Gamma, *, delta: float = 0.1) -> Floats:
     """
     T = as_rounds(rounds)
     gain = evaluate(gamma, T)
-    beta = np.sqrt(2.0 * gain - 2.0 * math.log(as_probability(delta, "delta")))
-    return np.asarray(beta * np.sqrt(T * gain))
+    log_chance = math.log(as_probability(delta, "delta"))
+    exponent = 2.0 * gain - 2.0 * log_chance
+    beta = np.sqrt(exponent)
+    explored = np.sqrt(T * gain)
+    return np.asarray(beta * explored)

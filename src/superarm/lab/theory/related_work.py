@@ -28,6 +28,30 @@ class ComparedWork(NamedTuple):
     gp_ts: bool
     gp_bucb: bool
 
+    @property
+    def algorithms(self) -> str:
+        """The algorithms whose regret it bounds."""
+        covered = {
+            "GP-UCB": self.gp_ucb,
+            "GP-TS": self.gp_ts,
+            "GP-BUCB": self.gp_bucb,
+        }
+        return ", ".join(name for name, is_covered in covered.items() if is_covered)
+
+    @property
+    def scope(self) -> str:
+        """Which arms, offers and decisions it covers, and whose regret it bounds."""
+        arms = "infinite" if self.infinite else "finite"
+        offers = "volatile" if self.volatile else "static"
+        decisions = "several arms" if self.combinatorial else "one arm"
+        regret = "Bayesian" if self.bayesian else "frequentist"
+        return f"{arms} and {offers} arms, {decisions} a round, {regret} regret"
+
+    @property
+    def formula(self) -> str:
+        """The order of its bound, as the table prints it."""
+        return "K√(T γ_{TK} ln T)" if self.combinatorial else "√(T γ_T ln T)"
+
     def order(self, rounds: Any, gamma: Gamma, budget: int = 1) -> Floats:
         """K√(T·γ_{TK}·ln T) where it is combinatorial, √(T·γ_T·ln T) elsewhere, without constants.
 
@@ -37,8 +61,12 @@ class ComparedWork(NamedTuple):
             budget: K, the most arms a decision may hold; 1 for work on single arms.
         """
         T = as_rounds(rounds)
-        K = as_count(budget, "budget") if self.combinatorial else 1
-        return np.asarray(K * np.sqrt(T * evaluate(gamma, T * K) * np.log(T)))
+        K = 1
+        if self.combinatorial:
+            K = as_count(budget, "budget")
+        information = evaluate(gamma, T * K)
+        squares = T * information * np.log(T)
+        return np.asarray(K * np.sqrt(squares))
 
 
 COMPARED_WORKS = (
@@ -104,63 +132,3 @@ COMPARED_WORKS = (
     ),
 )
 """Table 1, from left to right."""
-
-
-def comparison_table(rounds: Any, gamma: Gamma, budget: int) -> str:
-    """Table 1 as Markdown, with the order of each bound at some numbers of rounds.
-
-    Args:
-        rounds: T, one or several: a row of orders for each.
-        gamma: N ↦ γ_N.
-        budget: K of the combinatorial work.
-
-    >>> print(comparison_table(100, lambda count: 10.0, 3).splitlines()[-1].split("|")[1:4])
-    [' order at T = 100 ', ' 204 ', ' 204 ']
-    """
-    T = np.atleast_1d(as_rounds(rounds))
-    columns = [_column(work) for work in COMPARED_WORKS]
-    for work, column in zip(COMPARED_WORKS, columns, strict=True):
-        for horizon in T:
-            order = float(work.order(horizon, gamma, budget))
-            column.append(f"{order:,.0f}")
-    labels = [*_LABELS, *(f"order at T = {horizon:,.0f}" for horizon in T)]
-    rows = zip(labels, *columns, strict=True)
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-_LABELS = (
-    "",
-    "---",
-    "arms",
-    "offers",
-    "combinatorial",
-    "regret",
-    "GP-UCB",
-    "GP-TS",
-    "GP-BUCB",
-    "bound",
-)
-
-
-def _column(work: ComparedWork) -> list[str]:
-    """The entries of a work, in the order of the labels."""
-    return [
-        work.name,
-        "---",
-        "infinite" if work.infinite else "finite",
-        "volatile" if work.volatile else "static",
-        _tick(work.combinatorial),
-        "Bayesian" if work.bayesian else "frequentist",
-        _tick(work.gp_ucb),
-        _tick(work.gp_ts),
-        _tick(work.gp_bucb),
-        _formula(work),
-    ]
-
-
-def _tick(value: bool) -> str:
-    return "✓" if value else "✗"
-
-
-def _formula(work: ComparedWork) -> str:
-    return "K√(T γ_{TK} ln T)" if work.combinatorial else "√(T γ_T ln T)"

@@ -81,18 +81,24 @@ class SmoothDomain:
         d = as_count(dimension, "dimension")
         length = as_positive(side, "side")
         slope = lipschitz_of_kernel(kernel)  # s of a slope
-        std = math.sqrt(float(kernel.diag(np.zeros((1, d)))[0]))
+        origin = np.zeros((1, d))
+        variance = float(kernel.diag(origin)[0])
+        std = math.sqrt(variance)
         nu = kernel.nu if isinstance(kernel, Matern) else math.inf
         if nu <= 2.0:
             raise InputError(
                 f"nu is {nu:g}; slopes of a Matérn kernel's draws are smooth for nu > 2"
             )
-        heaviness = 1.0 if math.isinf(nu) else math.sqrt((nu - 1.0) / (nu - 2.0))
+        heaviness = 1.0
+        if math.isfinite(nu):
+            heaviness = math.sqrt((nu - 1.0) / (nu - 2.0))
         mixed = slope**2 / std * heaviness  # √E ω_i²ω_j²; √3 times that for i = j
         reach = length / math.sqrt(2.0 * math.pi)
-        of_values = _tail(reach * d * slope, std)
+        mean_of_values = reach * d * slope
+        of_values = _tail(mean_of_values, std)
         slope_sum = math.sqrt(3.0) + d - 1.0
-        of_slopes = _tail(reach * slope_sum * mixed, slope)
+        mean_of_slopes = reach * slope_sum * mixed
+        of_slopes = _tail(mean_of_slopes, slope)
         of_curvatures = _curvature_tails(slope, std, nu, d, length)
         return cls(
             dimension=d,
@@ -116,7 +122,8 @@ class _Tail(NamedTuple):
 def _tail(m: float, s: float) -> _Tail:
     """The tail of a process with variance s² and E sup X ≤ m, by Borell's inequality."""
     a = 2.0 * math.exp(m / s)
-    b = math.sqrt(s * (m + 2.0 * s))
+    b_squared = s * (m + 2.0 * s)
+    b = math.sqrt(b_squared)
     return _Tail(a, b)
 
 
@@ -140,12 +147,15 @@ def _curvature_tails(
     mixed = slope**2 / std * math.sqrt(fourth)  # √E ω_i²ω_j²
     steep = slope**3 / std**2 * math.sqrt(sixth)  # √E ω_i²ω_j²ω_k²
     reach = side / math.sqrt(2.0 * math.pi)
-    straight_sum = math.sqrt(15.0) + (d - 1.0) * math.sqrt(3.0)  # Σ c_k of ∂²f/∂x_i²
-    straight_std = math.sqrt(3.0) * mixed
-    tails = [_tail(reach * straight_sum * steep, straight_std)]
+    root_3 = math.sqrt(3.0)
+    straight_sum = math.sqrt(15.0) + (d - 1.0) * root_3  # Σ c_k of ∂²f/∂x_i²
+    straight_mean = reach * straight_sum * steep
+    straight_std = root_3 * mixed
+    tails = [_tail(straight_mean, straight_std)]
     if d > 1:
-        crossed_sum = 2.0 * math.sqrt(3.0) + (d - 2.0)  # Σ c_k of ∂²f/∂x_i∂x_j
-        tails.append(_tail(reach * crossed_sum * steep, mixed))
+        crossed_sum = 2.0 * root_3 + (d - 2.0)  # Σ c_k of ∂²f/∂x_i∂x_j
+        crossed_mean = reach * crossed_sum * steep
+        tails.append(_tail(crossed_mean, mixed))
     return tails
 
 
@@ -157,14 +167,17 @@ def _rough_tails(slope: float, std: float, d: int, side: float) -> list[_Tail]:
     1 − e^{−aρ} ≤ aρ ≤ aΣ|h_k| and h_i²/ρ ≤ |h_i|. So E(X_x − X_y)², twice the difference from h = 0, is
     at most v(2a⁵/3)(Σ|h_k| + |h_i| + |h_j|), and v(2a⁵)(Σ|h_k| + 2|h_i|) for i = j.
     """
-    rate = math.sqrt(3.0) * slope / std  # a: slope² is v a²/3
+    root_3 = math.sqrt(3.0)
+    rate = root_3 * slope / std  # a: slope² is v a²/3
     unit = std * math.sqrt(2.0 * rate**5)
     reach = math.sqrt(2.0 * side / math.pi)
-    straight_sum = math.sqrt(3.0) + (d - 1.0)
+    straight_sum = root_3 + (d - 1.0)
+    straight_mean = reach * straight_sum * unit
     straight_std = std * rate**2
-    tails = [_tail(reach * straight_sum * unit, straight_std)]
+    tails = [_tail(straight_mean, straight_std)]
     if d > 1:
-        crossed_sum = (2.0 * math.sqrt(2.0) + (d - 2.0)) / math.sqrt(3.0)
-        crossed_std = straight_std / math.sqrt(3.0)
-        tails.append(_tail(reach * crossed_sum * unit, crossed_std))
+        crossed_sum = (2.0 * math.sqrt(2.0) + (d - 2.0)) / root_3
+        crossed_mean = reach * crossed_sum * unit
+        crossed_std = straight_std / root_3
+        tails.append(_tail(crossed_mean, crossed_std))
     return tails

@@ -32,7 +32,7 @@ from superarm.core import Floats, Rng
 from superarm.core.errors import InputError
 from superarm.core.inputs import as_count, as_generator, as_number, require_type
 from superarm.movement import ActionMetric, Tree, TreeDescent, frt_tree
-from superarm.movement.tree import TAU
+from superarm.movement.frt import TAU
 
 
 def service_constant(tree: Tree, kappa: float = 1.0) -> float:
@@ -60,7 +60,8 @@ def service_constant(tree: Tree, kappa: float = 1.0) -> float:
     for vertex in range(1, count):
         siblings = vertices[tree.children(parent[vertex])]
         others = siblings[siblings != vertex]
-        growth[vertex] = growth_on_entering[vertex] + growth_on_leaving[others].max()
+        largest_on_leaving = growth_on_leaving[others].max()
+        growth[vertex] = growth_on_entering[vertex] + largest_on_leaving
         sibling_weight[vertex] = tree.weight[others].min()
     worst = 0.0
     for leaf in tree.leaf.tolist():
@@ -70,7 +71,8 @@ def service_constant(tree: Tree, kappa: float = 1.0) -> float:
         while vertex:  # up to the root, which is 0
             total_growth = total_growth + growth[vertex]
             length = length + tree.weight[vertex]
-            worst = max(worst, total_growth / (length + sibling_weight[vertex]))
+            way = length + sibling_weight[vertex]
+            worst = max(worst, total_growth / way)
             vertex = int(parent[vertex])
     return float(worst)
 
@@ -96,10 +98,43 @@ def movement_constants(tree: Tree, kappa: float = 1.0) -> MovementConstants:
     """
     require_type(tree, Tree, "tree")
     descent = TreeDescent(tree, kappa=kappa, backend="numpy")
+    below = _losses_below(tree, descent)
     count = len(tree.parent)
-    # All that is lost below a vertex, over what is lost right below it.
+    slope = np.zeros(count)
+    end = below.factor * below.reach
+    length = np.zeros(count)
+    for vertex in range(1, count):
+        above = int(tree.parent[vertex])
+        rise = below.factor[above] * descent.eta[vertex]
+        slope[vertex] = slope[above] + rise
+        length[vertex] = length[above] + tree.weight[vertex]
+        if tree.sizes[vertex] > 1:
+            end[vertex] += end[above]
+        else:
+            end[vertex] = end[above]
+    steepest = float(slope[tree.leaf].max())
+    lost = 2.0 * descent.kappa * steepest
+    largest_end = float(end[tree.leaf].max())
+    height = float(length[tree.leaf].max())
+    start = 2.0 * largest_end + height
+    return MovementConstants(2.0 * lost, start)
+
+
+class _LossesBelow(NamedTuple):
+    """What is lost below each vertex of a tree, (vertices,)."""
+
+    factor: Floats
+    """All that is lost below a vertex, over what is lost right below it."""
+    reach: Floats
+    """2κ times the range of P."""
+
+
+def _losses_below(tree: Tree, descent: TreeDescent) -> _LossesBelow:
+    """From the leaves upwards."""
+    count = len(tree.parent)
+    vertices = np.arange(count)
     factor = np.ones(count)
-    reach = np.zeros(count)  # 2κ times the range of P
+    reach = np.zeros(count)
     for vertex in reversed(range(count)):
         children = tree.children(vertex)
         weights = tree.weight[children]
@@ -109,33 +144,27 @@ def movement_constants(tree: Tree, kappa: float = 1.0) -> MovementConstants:
             raise InputError(
                 f"the children of vertex {vertex} differ in weight; use frt_tree"
             )
-        delta = descent.delta[children]
-        total = float(delta.sum())
-        # P is concave: largest where q + δ is proportional to δ, smallest at a corner.
-        largest = total * math.log1p(1.0 / total)
-        smallest = float((delta * np.log1p(1.0 / delta)).min())
-        reach[vertex] = 2.0 * weights[0] * (largest - smallest)
-        inner = np.arange(count)[children][tree.sizes[children] > 1]
+        spread = _range_of_potential(descent.delta[children])
+        reach[vertex] = 2.0 * weights[0] * spread
+        is_inner = tree.sizes[children] > 1
+        inner = vertices[children][is_inner]
         passed_on = []
         for child in inner.tolist():
-            child_weight = tree.weight[tree.children(child)][0]
+            grandchildren = tree.children(child)
+            child_weight = tree.weight[grandchildren][0]
             ratio = (child_weight + reach[child]) / weights[0]
             passed_on.append(ratio * factor[child])
         factor[vertex] = 1.0 + max(passed_on, default=0.0)
-    slope = np.zeros(count)
-    end = factor * reach
-    length = np.zeros(count)
-    for vertex in range(1, count):
-        above = int(tree.parent[vertex])
-        slope[vertex] = slope[above] + factor[above] * descent.eta[vertex]
-        length[vertex] = length[above] + tree.weight[vertex]
-        if tree.sizes[vertex] > 1:
-            end[vertex] += end[above]
-        else:
-            end[vertex] = end[above]
-    lost = 2.0 * descent.kappa * float(slope[tree.leaf].max())
-    start = 2.0 * float(end[tree.leaf].max()) + float(length[tree.leaf].max())
-    return MovementConstants(2.0 * lost, start)
+    return _LossesBelow(factor, reach)
+
+
+def _range_of_potential(delta: Floats) -> float:
+    """The range of P, which is concave: largest where q + δ is proportional to δ, least at a corner."""
+    total = float(delta.sum())
+    largest = total * math.log1p(1.0 / total)
+    corners = delta * np.log1p(1.0 / delta)
+    smallest = float(corners.min())
+    return largest - smallest
 
 
 def stretch_bound(actions: int, tau: float = 2.0) -> float:
@@ -152,8 +181,10 @@ def stretch_bound(actions: int, tau: float = 2.0) -> float:
     """
     n = as_count(actions, "actions", 1)
     tau = as_number(tau, "tau", *TAU)
-    harmonic = float(np.sum(1.0 / np.arange(1, n + 1)))
-    factor = 2.0 * tau**3 / ((tau - 1.0) * math.log(tau))
+    terms = 1.0 / np.arange(1, n + 1)
+    harmonic = float(np.sum(terms))
+    density = (tau - 1.0) * math.log(tau)
+    factor = 2.0 * tau**3 / density
     return factor * harmonic
 
 
@@ -174,8 +205,10 @@ def mean_stretch(
     n = len(metric)
     total = np.zeros((n, n))
     for _ in range(count):
-        total += frt_tree(metric, rng, tau=tau).distances
+        tree = frt_tree(metric, rng, tau=tau)
+        total += tree.distances
     stretch = np.ones((n, n))
     apart = ~np.eye(n, dtype=bool)
-    stretch[apart] = total[apart] / count / metric.distances[apart]
+    mean_distances = total[apart] / count
+    stretch[apart] = mean_distances / metric.distances[apart]
     return stretch

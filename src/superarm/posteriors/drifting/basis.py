@@ -97,16 +97,19 @@ class BasisForm(Form):
         if self._recent_count:
             recent = self._recent[: self._recent_count, :rank]
             width = recent.shape[1]
-            product[..., :width] += vectors[..., :width].dot(recent.T).dot(recent)
+            weights = vectors[..., :width].dot(recent.T)
+            product[..., :width] += weights.dot(recent)
         if self._decay != 1.0:
             product *= self._decay**2
         return product
 
     def _transition_learned(self, A: Floats) -> None:
         s = len(A)
-        side = len(self._G)
-        half = (self._G.reshape(-1, s) @ A.T).reshape(side, side)
-        self._G = (half.T.reshape(-1, s) @ A.T).reshape(side, side)
+        shape = self._G.shape
+        half = self._G.reshape(-1, s) @ A.T
+        half_transposed = half.reshape(shape).T
+        both = half_transposed.reshape(-1, s) @ A.T
+        self._G = both.reshape(shape)
 
     def _unscale_learned(self) -> None:
         self._set_learned(self.learned)
@@ -157,21 +160,28 @@ class BasisForm(Form):
         h = self.space.output
         k = len(rows)
         units = self._units(rows)  # first: it may add to the basis
-        coordinates = (units[:, :, None] * h).reshape(k, -1)
-        roots = self.roots(rows, np.tile(h, (k, 1)))
+        by_state = units[:, :, None] * h  # (k, q, s)
+        coordinates = by_state.reshape(k, -1)
+        outputs = np.tile(h, (k, 1))
+        roots = self.roots(rows, outputs)
         coordinates -= self._times_learned(roots)
         return coordinates
 
     def _evaluate(self, coordinates: Floats, rows: Ints) -> Floats:
         h = self.space.output
-        outputs = coordinates.reshape(len(coordinates), -1, len(h)) @ h  # (k, q)
-        return np.asarray(outputs @ self._basis[:, rows])
+        k = len(coordinates)
+        by_state = coordinates.reshape(k, -1, len(h))  # (k, q, s)
+        outputs = by_state @ h  # (k, q)
+        values = self._basis[:, rows]
+        return np.asarray(outputs @ values)
 
     def _expand(self, coordinates: Floats) -> Floats:
         s, n = self.shape
         k = len(coordinates)
-        by_state = coordinates.reshape(k, -1, s).transpose(0, 2, 1)  # (k, s, q)
-        columns: Floats = by_state.reshape(k * s, -1) @ self._basis
+        by_state = coordinates.reshape(k, -1, s)  # (k, q, s)
+        by_state = by_state.transpose(0, 2, 1)  # (k, s, q)
+        weights = by_state.reshape(k * s, -1)
+        columns: Floats = weights @ self._basis
         return columns.reshape(k, s, n)
 
     def _expand_one(self, coordinates: Floats) -> Floats:
@@ -218,18 +228,23 @@ class BasisForm(Form):
             # Every further reward may bring a function of its own.
             width += _MOST_RECENT
         recent = np.zeros((height, width))
-        recent[:used, : self._recent.shape[1]] = self._recent[:used]
+        old_width = self._recent.shape[1]
+        recent[:used, :old_width] = self._recent[:used]
         self._recent = recent
 
     def _compress_if_due(self) -> None:
         if self._recent_count >= _MOST_RECENT:
-            self._set_learned(self._sum_with_squares(self._recent_rows()))
+            recent = self._recent_rows()
+            total = self._sum_with_squares(recent)
+            self._set_learned(total)
 
     # --- answers ---------------------------------------------------------------------------
 
     def roots(self, rows: Ints, outputs: Floats) -> Floats:
         values = self._basis[:, rows].T  # (k, q)
-        return (values[:, :, None] * outputs[:, None, :]).reshape(len(rows), -1)
+        by_state = values[:, :, None] * outputs[:, None, :]  # (k, q, s)
+        return by_state.reshape(len(rows), -1)
 
     def explained(self, left: Floats, right: Floats) -> Floats:
-        return np.asarray(self._times_learned(left) @ right.T)
+        product = self._times_learned(left)
+        return np.asarray(product @ right.T)

@@ -69,22 +69,22 @@ class FormFactory:
         most = 2 * _MOST_FEATURES
         if self.choice == "auto":
             most = _MOST_FEATURES // len(self._space.output)
-        if len(self._arms) <= most:
-            prior_cov = np.asarray(self._kernel(self._arms))
+        arms = self._arms
+        kernel = self._kernel
+        if len(arms) <= most:
+            prior_cov = np.asarray(kernel(arms))
             factor = psd_root(prior_cov, "the prior covariance of the arms")
+            error = factor.error * self._largest_variance
             self.features = factor.root
-            self.feature_error = (
-                factor.error * self._largest_variance / self._time_variance
-            )
-        elif isinstance(self._kernel, Kernel):
-            lower = self._arms.min(axis=0)
-            upper = self._arms.max(axis=0)
-            tolerance = (
-                _FEATURE_TOLERANCE * self._largest_variance / self._time_variance
-            )
-            feature_map = self._kernel.features(lower, upper, tolerance, most)
-            if feature_map is not None and feature_map.covers(self._arms):
-                self.features = feature_map(self._arms)
+            self.feature_error = error / self._time_variance
+        elif isinstance(kernel, Kernel):
+            lower = arms.min(axis=0)
+            upper = arms.max(axis=0)
+            largest_error = _FEATURE_TOLERANCE * self._largest_variance
+            tolerance = largest_error / self._time_variance
+            feature_map = kernel.features(lower, upper, tolerance, most)
+            if feature_map is not None and feature_map.covers(arms):
+                self.features = feature_map(arms)
                 self.feature_error = feature_map.error
 
     def form_name(self, least_noise: float) -> FormName:

@@ -45,14 +45,16 @@ class FoldedForm(Form):
             form: The form to convert.
             largest_variance: The largest prior variance.
         """
-        folded = cls(form.space, form.prior, form.shape[1], largest_variance)
+        _, n = form.shape
+        folded = cls(form.space, form.prior, n, largest_variance)
         folded.time = form.time
         folded.steps = form.steps
         folded.information = form.information
         folded.set_blocks(form.mean, form.reduction)
         folded.watched = form.watched
         values, vectors = np.linalg.eigh(form.learned)
-        root = np.sqrt(np.maximum(values, 0.0)) * vectors  # of G
+        sizes = np.sqrt(np.maximum(values, 0.0))
+        root = sizes * vectors  # of G
         folded._columns = form._expand(root.T)
         folded._rank = len(folded._columns)
         folded.compact()
@@ -64,7 +66,8 @@ class FoldedForm(Form):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         arrays = super().arrays()
-        arrays["columns"] = self._columns[: self._rank].reshape(self._rank, -1)
+        rank = self._rank
+        arrays["columns"] = self._columns[:rank].reshape(rank, -1)
         return arrays
 
     def scalars(self) -> dict[str, float]:
@@ -81,7 +84,8 @@ class FoldedForm(Form):
             raise StateError("this state is damaged: it has lost columns")
         self._columns = columns.reshape(-1, s, n).copy()
         self._rank = rank
-        self.compact_at = as_count(state.scalar("compact_at"), "compact_at", rank)
+        compact_at = state.scalar("compact_at")
+        self.compact_at = as_count(compact_at, "compact_at", rank)
         return True
 
     def copy(self, prior: PriorRows | None = None) -> Self:
@@ -93,9 +97,11 @@ class FoldedForm(Form):
         m = self._rank
         room = max(len(self._columns), m + 1)
         columns = np.empty((room, *self.shape))
-        np.matmul(A, self._columns[:m], out=columns[:m])
+        old_columns = self._columns[:m]
+        np.matmul(A, old_columns, out=columns[:m])
         self._columns = columns
-        self.error *= float(np.linalg.norm(A, 2)) ** 2
+        largest_gain = float(np.linalg.norm(A, 2))
+        self.error *= largest_gain**2
 
     def _unscale_learned(self) -> None:
         self._columns = self._decay * self._columns[: self._rank]
@@ -106,17 +112,22 @@ class FoldedForm(Form):
         k = len(rows)
         m = self._rank
         slots = self.prior.visit(rows)  # first: it may replace ``prior.rows``
-        prior = self.prior.rows[slots]  # K_S, (k, n)
-        prior_rows = (h[:, None] * prior[:, None, :]).reshape(k, s * n)
-        roots = self.roots(rows, np.tile(h, (k, 1)))  # (k, m)
+        K_S = self.prior.rows[slots]  # (k, n)
+        by_state = h[:, None] * K_S[:, None, :]  # (k, s, n)
+        prior_rows = by_state.reshape(k, s * n)
+        outputs = np.tile(h, (k, 1))
+        roots = self.roots(rows, outputs)  # (k, m)
+        scaled_roots = self._decay * roots
         columns = self._columns[:m].reshape(m, s * n)
-        explained: Floats = (self._decay * roots) @ columns
+        explained: Floats = scaled_roots @ columns
         return np.subtract(prior_rows, explained, out=explained)
 
     def _evaluate(self, coordinates: Floats, rows: Ints) -> Floats:
-        s, n = self.shape
-        columns = coordinates.reshape(-1, s, n)[:, :, rows]
-        return np.asarray(np.tensordot(columns, self.space.output, axes=(1, 0)))
+        columns = self._expand(coordinates)
+        at_rows = columns[:, :, rows]  # (k, s, len(rows))
+        h = self.space.output
+        covariances = np.tensordot(at_rows, h, axes=(1, 0))
+        return np.asarray(covariances)
 
     def _expand(self, coordinates: Floats) -> Floats:
         return coordinates.reshape(-1, *self.shape)  # (k, s, n)
@@ -132,7 +143,8 @@ class FoldedForm(Form):
     def _coordinates_of_one(self, row: int, h: float) -> tuple[Floats, float]:
         prior = self.prior.row(row)
         columns = self._columns[: self._rank, 0]  # (m, n)
-        covariances = (self._decay**2 * columns[:, row]).dot(columns)
+        weights = self._decay**2 * columns[:, row]
+        covariances = weights.dot(columns)
         np.subtract(prior, covariances, out=covariances)
         if h != 1.0:
             covariances *= h
@@ -153,15 +165,17 @@ class FoldedForm(Form):
         """Rotate W, and drop columns that have faded."""
         s, n = self.shape
         m = self._rank
-        columns = self._decay * self._columns[:m].reshape(m, s * n)  # Wᵀ
+        stored_columns = self._columns[:m].reshape(m, s * n)
+        columns = self._decay * stored_columns  # Wᵀ
         values, vectors = np.linalg.eigh(columns @ columns.T)
         dropped_count = self._count_negligible(values)
+        rotation = vectors[:, dropped_count:].T
         rank = m - dropped_count
         self.compact_at = 2 * rank + INITIAL_ROOM
         # A new array, as other forms may read the old one.
         self._columns = np.empty((self.compact_at, s, n))
-        rotation = vectors[:, dropped_count:].T
-        np.matmul(rotation, columns, out=self._columns[:rank].reshape(rank, s * n))
+        rotated = self._columns[:rank].reshape(rank, s * n)
+        np.matmul(rotation, columns, out=rotated)
         self._rank = rank
         self.set_blocks(self.mean, self.reduction)
 
@@ -169,10 +183,13 @@ class FoldedForm(Form):
         """How many of these eigenvalues of WᵀW, ascending, may be dropped; adds to the error."""
         s, n = self.shape
         m = len(values)
-        gain = float(self.space.output @ self.space.output)
+        h = self.space.output
+        gain = float(h @ h)
         # The rank is at most s·n: eigenvalues beyond are rounding, and do not count.
-        is_rounding = np.arange(m) < m - s * n
-        sizes = np.where(is_rounding, 0.0, np.maximum(values, 0.0))
+        rounding_count = m - s * n
+        is_rounding = np.arange(m) < rounding_count
+        sizes = np.maximum(values, 0.0)
+        sizes = np.where(is_rounding, 0.0, sizes)
         errors = gain * np.cumsum(sizes)
         allowed = TRUNCATION * self._largest_variance - self.error
         count = int(np.searchsorted(errors, allowed, side="right"))
@@ -182,7 +199,8 @@ class FoldedForm(Form):
         return count
 
     def roots(self, rows: Ints, outputs: Floats) -> Floats:
-        columns = self._columns[: self._rank][:, :, rows]  # (m, s, k)
+        stored_columns = self._columns[: self._rank]
+        columns = stored_columns[:, :, rows]  # (m, s, k)
         roots: Floats = np.einsum("ka,mak->km", outputs, columns)
         return self._decay * roots
 

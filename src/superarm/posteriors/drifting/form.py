@@ -91,7 +91,11 @@ class Form(ABC):
         self.information = 0.0  # nats
         self.steps = 0  # different times so far
         self.error = 0.0  # bound on what was dropped from any covariance
-        self.watched = Watched(np.empty(0), np.empty((0, 0)), np.empty((0, s, n)))
+        self.watched = Watched(
+            mean=np.empty(0),
+            cov=np.empty((0, 0)),
+            cross_cov=np.empty((0, s, n)),
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -242,8 +246,10 @@ class Form(ABC):
             self._fade(A.item())
         else:
             self._mean = A @ self._mean
-            half = (A @ self._reduction.reshape(s, s * n)).reshape(s, s, n)  # A Λ
-            both = A @ half.transpose(1, 0, 2).reshape(s, s * n)  # A Λ Aᵀ
+            blocks = self._reduction.reshape(s, s * n)
+            half = (A @ blocks).reshape(s, s, n)  # A Λ
+            half_transposed = half.transpose(1, 0, 2)
+            both = A @ half_transposed.reshape(s, s * n)  # A Λ Aᵀ
             self._reduction = both.reshape(s, s, n)
             self._transition_learned(A)
         if len(self.watched.mean):
@@ -279,12 +285,13 @@ class Form(ABC):
             return
         if len(rows) > 1:
             rows, residual, noise = _merge_repeats(rows, residual, noise)
-        if len(rows) > _BLOCK:
-            for start in range(0, len(rows), _BLOCK):
-                block = slice(start, start + _BLOCK)
-                self.observe(rows[block], residual[block], noise[block])
+        count = len(rows)
+        if count <= _BLOCK:
+            self._learn_block(rows, residual, noise)
             return
-        self._learn_block(rows, residual, noise)
+        for start in range(0, count, _BLOCK):
+            block = slice(start, start + _BLOCK)
+            self.observe(rows[block], residual[block], noise[block])
 
     def _learn_block(self, rows: Ints, residual: Floats, noise: Floats) -> None:
         """Learn rewards of the present time, all of different arms."""
@@ -292,22 +299,29 @@ class Form(ABC):
         P = self._evaluate(coordinates, rows)  # P_SS, (k, k)
         if len(rows) == 1:
             # A small remaining variance may be all rounding, and negative.
-            L = np.sqrt(np.maximum(P, 0.0) + noise)
+            P = np.maximum(P, 0.0)
+            L = np.sqrt(P + noise)
             coordinates = coordinates / L.item()
         else:
-            L = cholesky(P + np.diag(noise), "the covariance of the observed arms")
+            covariance = P + np.diag(noise)
+            L = cholesky(covariance, "the covariance of the observed arms")
             coordinates = solve_lower(L, coordinates)
-        expected = self.space.output @ self._mean[:, rows]
-        innovation = solve_lower(L, residual - self._decay * expected)  # L⁻¹(y − h·a_S)
+        stored_means = self._mean[:, rows]
+        expected = self.space.output @ stored_means  # h·a_S/c
+        deviation = residual - self._decay * expected  # y − h·a_S
+        innovation = solve_lower(L, deviation)  # L⁻¹(y − h·a_S)
         columns = self._expand(coordinates)  # L⁻¹P_S, (k, s, n)
-        self._mean = self._mean + np.tensordot(innovation / self._decay, columns, 1)
+        shift = np.tensordot(innovation / self._decay, columns, 1)
+        self._mean = self._mean + shift
         squares = np.einsum("kan,kbn->abn", columns, columns)
         self._reduction = self._reduction + squares / self._decay**2
         if len(self.watched.mean):
             self._update_watched(rows, L, innovation, columns)
         self._append(coordinates, columns)
-        log_determinants = np.log(np.diagonal(L)).sum() - 0.5 * np.log(noise).sum()
-        self.information += float(log_determinants)
+        # ½ ln(det(P_SS + D) / det D)
+        log_root_determinant = np.log(np.diagonal(L)).sum()
+        information = log_root_determinant - 0.5 * np.log(noise).sum()
+        self.information += float(information)
 
     def _update_watched(
         self, rows: Ints, L: Floats, innovation: Floats, columns: Floats
@@ -316,8 +330,12 @@ class Form(ABC):
         mean, cov, cross_cov = self.watched
         with_observed = self._outputs_at(rows, cross_cov)  # (p, k)
         gain = solve_lower(L, with_observed.T)  # (k, p)
-        cross_cov = cross_cov - np.tensordot(gain.T, columns, 1)
-        self.watched = Watched(mean + innovation @ gain, cov - gain.T @ gain, cross_cov)
+        explained_cross_cov = np.tensordot(gain.T, columns, 1)
+        self.watched = Watched(
+            mean=mean + innovation @ gain,
+            cov=cov - gain.T @ gain,
+            cross_cov=cross_cov - explained_cross_cov,
+        )
 
     @property
     def takes_single_rewards(self) -> bool:
@@ -335,13 +353,17 @@ class Form(ABC):
         """
         h = self.space.output.item()
         if time > self.time > -math.inf:
-            self._fade(self.space.transition(time - self.time).item())
+            elapsed = time - self.time
+            transition = self.space.transition(elapsed)
+            self._fade(transition.item())
         coordinates, variance = self._coordinates_of_one(row, h)
         # A small remaining variance may be all rounding, and negative.
         total_variance = max(variance, 0.0) + noise
         std = math.sqrt(total_variance)
-        innovation = (residual - h * self._decay * self._mean.item(row)) / std
-        column = self._append_one(coordinates, 1.0 / (std * self._decay))  # (n,)
+        expected = h * self._decay * self._mean.item(row)
+        innovation = (residual - expected) / std
+        scale = 1.0 / (std * self._decay)
+        column = self._append_one(coordinates, scale)  # (n,)
         self._mean = self._mean + innovation * column
         self._reduction = self._reduction + column * column
         self._compress_if_due()
@@ -361,10 +383,12 @@ class Form(ABC):
         new_cross_cov = self._expand(coordinates)  # (k, s, n)
         across = self._outputs_at(rows, cross_cov)  # (p, k)
         new_cov = self._outputs_at(rows, new_cross_cov)  # (k, k)
-        new_mean = self._decay * (self.space.output @ self._mean[:, rows])
+        stored_means = self._mean[:, rows]
+        new_mean = self._decay * (self.space.output @ stored_means)
+        all_cov = np.block([[cov, across], [across.T, new_cov]])
         self.watched = Watched(
             mean=np.append(mean, new_mean),
-            cov=np.block([[cov, across], [across.T, new_cov]]),
+            cov=all_cov,
             cross_cov=np.concatenate([cross_cov, new_cross_cov]),
         )
 
@@ -385,12 +409,13 @@ class Form(ABC):
         """
         if len(output) == 1:
             g = self._decay * output.item()
-            return Moments(
-                g * self._mean[0, rows], (g * g) * self._reduction[0, 0, rows]
-            )
+            stored_mean = self._mean[0, rows]
+            stored_reduction = self._reduction[0, 0, rows]
+            return Moments(g * stored_mean, (g * g) * stored_reduction)
+        states = self._mean[:, rows]
         blocks = self._reduction[:, :, rows]
         reduction = np.einsum("a,b,abn->n", output, output, blocks)
-        return Moments(output @ self._mean[:, rows], reduction)
+        return Moments(output @ states, reduction)
 
     def all_moments(self, A: Floats) -> Moments:
         """Moments of all arms' rewards after a transition, (n,) each, new arrays.
@@ -401,7 +426,9 @@ class Form(ABC):
         h = self.space.output
         if len(A) == 1:
             g = self._decay * h.item() * A.item()
-            return Moments(g * self._mean[0], (g * g) * self._reduction[0, 0])
+            mean = g * self._mean[0]
+            reduction = (g * g) * self._reduction[0, 0]
+            return Moments(mean, reduction)
         output = h @ A
         with blas_threads_for(self._reduction.size):
             mean = output @ self._mean
@@ -414,12 +441,12 @@ def _merge_repeats(
 ) -> tuple[Ints, Floats, Floats]:
     """Observations of different arms, in the order of arms.
 
-    Repeats become one observation of their weighted mean, which tells just as much.
+    Repeats become one observation of their weighted mean, which carries the same information.
     """
     different, place = np.unique(rows, return_inverse=True)
-    if len(different) < len(place):
-        weight = np.bincount(place, 1.0 / noise)
-        weighted_mean = np.bincount(place, residual / noise) / weight
-        return different, weighted_mean, 1.0 / weight
-    order = np.argsort(place)
-    return different, residual[order], noise[order]
+    if len(different) == len(place):
+        order = np.argsort(place)
+        return different, residual[order], noise[order]
+    weight = np.bincount(place, 1.0 / noise)
+    weighted_sum = np.bincount(place, residual / noise)
+    return different, weighted_sum / weight, 1.0 / weight

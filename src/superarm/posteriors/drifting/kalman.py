@@ -36,12 +36,14 @@ class KalmanForm(BasisForm):
 
     def __init__(self, space: StateSpace, prior: PriorRows, features: Floats) -> None:
         n, q = features.shape
-        self._features = np.ascontiguousarray(
-            features
-        )  # (n, q), for one arm's features
-        self._transposed = np.ascontiguousarray(features.T)  # (q, n), for products
+        # (n, q), for one arm's features
+        self._features = np.ascontiguousarray(features)
+        # (q, n), for products
+        self._transposed = np.ascontiguousarray(features.T)
         super().__init__(space, prior, n, q)
-        self._factored = len(space.output) == 1 and n * q <= _MOST_FACTORED
+        is_scalar_state = len(space.output) == 1
+        is_small = n * q <= _MOST_FACTORED
+        self._factored = is_scalar_state and is_small
         room = min(INITIAL_ROOM, q) if self._factored else 0
         self._rows = np.empty((room, n + q))  # the factor, over c
         self._count = 0  # rows in use
@@ -113,8 +115,9 @@ class KalmanForm(BasisForm):
         shape = np.shape(state.array("G"))
         is_square = len(shape) == 2 and shape[0] == shape[1]
         if is_square:
+            s, _ = self.shape
             difference = abs(shape[0] - self.rank)
-            if 0 < difference <= _ROUNDED_FEATURES * self.shape[0]:
+            if 0 < difference <= _ROUNDED_FEATURES * s:
                 return False
         super().resume(state)
         return self._explains_reduction()
@@ -123,16 +126,19 @@ class KalmanForm(BasisForm):
         """Whether G in this basis gives the diagonal blocks of Λ, which no basis changes."""
         s, n = self.shape
         all_arms = np.arange(n)
+        roots = []  # s times (n, q·s)
+        for unit in np.eye(s):
+            outputs = np.tile(unit, (n, 1))
+            roots.append(self.roots(all_arms, outputs))
         blocks = np.empty((s, s, n))
-        units = [np.tile(unit, (n, 1)) for unit in np.eye(s)]  # s times (n, s)
-        roots = [self.roots(all_arms, unit) for unit in units]  # s times (n, q·s)
         for i, left in enumerate(roots):
             product = self._times_learned(left)
             for j, right in enumerate(roots):
                 blocks[i, j] = np.vecdot(product, right)
         reduction = self.reduction
+        largest = np.abs(reduction).max()
         largest_difference = np.abs(blocks - reduction).max()
-        return bool(largest_difference <= _SAME_BASIS * np.abs(reduction).max())
+        return bool(largest_difference <= _SAME_BASIS * largest)
 
     def copy(self, prior: PriorRows | None = None) -> Self:
         other = super().copy(prior)
@@ -164,7 +170,8 @@ class KalmanForm(BasisForm):
         n = self.shape[1]
         prior = self.prior.row(row)
         factor = self._rows[: self._count]
-        both = (self._decay**2 * factor[:, row]).dot(factor)
+        weights = self._decay**2 * factor[:, row]
+        both = weights.dot(factor)
         for_arms = both[:n]
         in_basis = both[n:]
         np.subtract(prior, for_arms, out=for_arms)
@@ -189,5 +196,7 @@ class KalmanForm(BasisForm):
     def explained(self, left: Floats, right: Floats) -> Floats:
         if not self._factored:
             return super().explained(left, right)
-        root = self._decay * self._stored_root()
-        return np.asarray((left @ root.T) @ (right @ root.T).T)
+        root = self._decay * self._stored_root()  # Γ
+        left_values = left @ root.T
+        right_values = right @ root.T
+        return np.asarray(left_values @ right_values.T)

@@ -37,16 +37,21 @@ def as_timed_keys(arms: Any, n: int) -> Floats:
     if len(keys) == 1:
         # The fast path of most rounds. Otherwise the checks below find the error.
         row, time = keys[0].tolist()
-        if row.is_integer() and 0.0 <= row < n and abs(time) <= LATEST:
+        is_row = row.is_integer() and 0.0 <= row < n
+        if is_row and abs(time) <= LATEST:
             return keys
     rows = keys[:, ROW]
-    if (rows != np.floor(rows)).any() or (np.abs(rows) > _LARGEST_ROW).any():
+    are_fractions = rows != np.floor(rows)
+    are_too_large = np.abs(rows) > _LARGEST_ROW
+    if are_fractions.any() or are_too_large.any():
         raise InputError(
             "arms must be rows of a row number and a time, as in [[3, 10.0]]"
         )
-    if (np.abs(keys[:, TIME]) > LATEST).any():
+    sizes = np.abs(keys[:, TIME])
+    if (sizes > LATEST).any():
         raise InputError(f"times must lie between −{LATEST:g} and {LATEST:g}")
-    as_rows(rows.astype(np.intp), n)
+    row_numbers = rows.astype(np.intp)
+    as_rows(row_numbers, n)
     return keys
 
 
@@ -78,9 +83,12 @@ def as_single_reward(arms: Any, rewards: Any) -> SingleReward | None:
 
 def _as_list(values: Any, shape: tuple[int, ...]) -> list[Any] | None:
     """A list, or an array of this shape as a list; ``None`` for all else."""
+    if type(values) is list:
+        return values
     if type(values) is np.ndarray and values.shape == shape:
-        values = values.tolist()
-    return values if type(values) is list else None
+        entries: list[Any] = values.tolist()
+        return entries
+    return None
 
 
 def _is_real(value: Any) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from superarm.core.registry import contradiction, foreign_parts, register
 from superarm.core.threads import one_blas_thread
 from superarm.kernels import Kernel, Temporal
 from superarm.kernels.base import as_covariance
+from superarm.kernels.state_space import StateSpace
 from superarm.posteriors.base import GaussianPosterior, Memory
 from superarm.posteriors.beliefs import GaussianBelief
 from superarm.posteriors.fixed import FixedArms
@@ -65,6 +66,15 @@ from .visited import VisitedForm
 _NEGLIGIBLE = 1e-13
 # Numbers that the states of all arms may take, n·s²: 2 GB.
 _MOST_STATE = 2.5e8
+
+
+class _Start(NamedTuple):
+    """From where to learn new observations."""
+
+    form: Form
+    checkpoints: list[Form]  # those before the form's time
+    since: Observations  # what the form learns next
+    data: ObservationBuffer  # everything remembered, with the new observations
 
 
 @register("posterior", "drifting")
@@ -122,18 +132,7 @@ class DriftingGP(GaussianPosterior):
         mean_values = mean(self.arms) if callable(mean) else mean
         self.prior_mean = as_levels(mean_values, "mean", n)
         self.drift = Temporal() if drift is None else drift
-        if not isinstance(self.drift, Kernel):
-            raise InputError(
-                f"drift is {drift!r:.60}; give a kernel, such as Temporal(epsilon=0.01)"
-            )
-        self.time_tolerance = as_number(time_tolerance, "time_tolerance", 1e-15, 0.1)
-        self._space = self.drift.state_space(self.time_tolerance)
-        s = len(self._space.output)
-        if s * s * n > _MOST_STATE:
-            raise InputError(
-                f"the state of this kernel of time has {s} numbers, too many for {n} arms; a periodic "
-                "kernel needs a longer lengthscale, or a larger time_tolerance"
-            )
+        self.time_tolerance, self._space = self._follow_time(drift, time_tolerance)
         output = self._space.output
         self._time_variance = float(output @ output)  # k_T(0)
         self._variance = self._time_variance * prior_variance(self.kernel, self.arms)
@@ -153,6 +152,25 @@ class DriftingGP(GaussianPosterior):
         self._form = self._new_form(self.noise_variance)
         self._checkpoints: list[Form] = []  # in the order of their times
         self._data = ObservationBuffer()  # what is remembered, in the order of time
+
+    def _follow_time(
+        self, drift: Kernel | None, time_tolerance: float
+    ) -> tuple[float, StateSpace]:
+        """The tolerance, validated, and the state that follows the kernel of time."""
+        if not isinstance(self.drift, Kernel):
+            raise InputError(
+                f"drift is {drift!r:.60}; give a kernel, such as Temporal(epsilon=0.01)"
+            )
+        tolerance = as_number(time_tolerance, "time_tolerance", 1e-15, 0.1)
+        space = self.drift.state_space(tolerance)
+        s = len(space.output)
+        n = len(self.arms)
+        if s * s * n > _MOST_STATE:
+            raise InputError(
+                f"the state of this kernel of time has {s} numbers, too many for {n} arms; a periodic "
+                "kernel needs a longer lengthscale, or a larger time_tolerance"
+            )
+        return tolerance, space
 
     # --- the form in use -------------------------------------------------------------------
 
@@ -217,7 +235,8 @@ class DriftingGP(GaussianPosterior):
         keys = self._as_keys(arms)
         if len(keys) and self._forgotten > -np.inf:
             # Answers start from the first checkpoint; states of version 0.1.0 hold none.
-            start = self._checkpoints[0].time if self._checkpoints else self._form.time
+            first = self._checkpoints[0] if self._checkpoints else self._form
+            start = first.time
             earliest = times_of(keys).min()
             if earliest < start or earliest <= self._forgotten:
                 raise ForgottenError(
@@ -265,11 +284,14 @@ class DriftingGP(GaussianPosterior):
     def _look_back(self, keys: Floats) -> Watched:
         """What is known now of rewards before the last observation, (p, 2)."""
         order = np.argsort(times_of(keys), kind="stable")
-        rows = rows_of(keys[order])
-        times = times_of(keys[order])
+        sorted_keys = keys[order]
+        rows = rows_of(sorted_keys)
+        times = times_of(sorted_keys)
         with self._lock.lock:
             form = self._copy_before(times[0])
-            since = self.remembered.part(times_of(self.remembered.arms) > form.time)
+            remembered = self.remembered
+            is_later = times_of(remembered.arms) > form.time
+            since = remembered.part(is_later)
             for time in np.unique(times):
                 is_before = times_of(since.arms) <= time
                 form = self._fold(form, since.part(is_before), [])
@@ -277,25 +299,36 @@ class DriftingGP(GaussianPosterior):
                 form.pass_time(float(time))
                 form.watch(rows[times == time])
             form = self._fold(form, since, [])
-        back = np.argsort(order)
+        back = np.argsort(order)  # to the order of ``keys``
         mean, cov, cross_cov = form.watched
-        return Watched(mean[back], cov[np.ix_(back, back)], cross_cov[back])
+        return Watched(
+            mean=mean[back],
+            cov=cov[np.ix_(back, back)],
+            cross_cov=cross_cov[back],
+        )
 
     def _copy_before(self, time: float) -> Form:
         """A form of before this time whose changes are seen nowhere else."""
-        earlier = [form for form in self._checkpoints if form.time < time]
-        start = earlier[-1] if earlier else self._new_form(self._least_noise)
+        start: Form | None = None
+        for checkpoint in self._checkpoints:
+            if checkpoint.time < time:
+                start = checkpoint
+        if start is None:
+            start = self._new_form(self._least_noise)
         # Not even new prior rows may reach the posterior.
-        return start.copy(self._forms.prior_rows.copy())
+        prior_rows = self._forms.prior_rows.copy()
+        return start.copy(prior_rows)
 
     def _outputs(self, times: Floats) -> tuple[Floats, Ints]:
         """h A(t − τ) of each different time t ≥ τ, (u, s), and the place of every time, (m,)."""
-        different, place = np.unique(
-            np.maximum(times, self._form.time), return_inverse=True
-        )
+        now = self._form.time
+        times = np.maximum(times, now)
+        different, place = np.unique(times, return_inverse=True)
         h = self._space.output
-        elapsed = different - self._form.time
-        outputs = [h @ self._space.transition(duration) for duration in elapsed]
+        outputs = []
+        for elapsed in different - now:
+            A = self._space.transition(elapsed)
+            outputs.append(h @ A)
         return np.array(outputs), place
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
@@ -306,8 +339,10 @@ class DriftingGP(GaussianPosterior):
         if not self.count or not len(rows):
             return mean, variance
         now = self._form.time
-        if times[0] >= now and (times == times[0]).all():  # as in every round
-            g = self._space.output @ self._space.transition(times[0] - now)
+        first = times[0]
+        if first >= now and (times == first).all():  # as in every round
+            A = self._space.transition(first - now)
+            g = self._space.output @ A
             shift, reduction = self._form.moments(rows, g)
             mean += shift
             variance -= reduction
@@ -325,20 +360,24 @@ class DriftingGP(GaussianPosterior):
             variance[same_time] -= reduction
         return mean, variance
 
-    def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
-        at = np.arange(len(keys)) if at is None else at
+    def _covariance(self, keys: Floats, positions: Ints | None = None) -> Floats:
+        if positions is None:
+            positions = np.arange(len(keys))
         rows = rows_of(keys)
         times = times_of(keys)
-        prior = self.kernel(self.arms[rows[at]], self.arms[rows])  # (k, m)
+        arms = self.arms[rows]
+        prior = self.kernel(arms[positions], arms)  # (k, m)
         cov = np.array(prior, dtype=np.float64)
-        cov *= self._time_covariance(times[at], times)
-        if self.count and len(rows):
-            outputs, place = self._outputs(times)
-            roots = self._form.roots(rows, outputs[place])
-            cov -= self._form.explained(roots[at], roots)
-            past = np.flatnonzero(times < self._form.time)
-            if len(past):
-                self._set_past_covariance(cov, keys, at, past, outputs[place])
+        cov *= self._time_covariance(times[positions], times)
+        if not self.count or not len(rows):
+            return cov
+        different_outputs, place = self._outputs(times)
+        outputs = different_outputs[place]  # (m, s)
+        roots = self._form.roots(rows, outputs)
+        cov -= self._form.explained(roots[positions], roots)
+        past = np.flatnonzero(times < self._form.time)
+        if len(past):
+            self._set_past_covariance(cov, keys, positions, past, outputs)
         return cov
 
     def _time_covariance(self, times: Floats, other_times: Floats) -> Floats:
@@ -346,23 +385,34 @@ class DriftingGP(GaussianPosterior):
         h = self._space.output
         distances = np.abs(np.subtract.outer(times, other_times))
         different, place = np.unique(distances, return_inverse=True)
-        values = np.array([h @ self._space.transition(t) @ h for t in different])
-        return values[place.reshape(distances.shape)]
+        values = []
+        for distance in different:
+            A = self._space.transition(distance)
+            values.append(h @ A @ h)
+        place = place.reshape(distances.shape)
+        return np.array(values)[place]
 
     def _set_past_covariance(
-        self, cov: Floats, keys: Floats, at: Ints, past: Ints, outputs: Floats
+        self,
+        cov: Floats,
+        keys: Floats,
+        positions: Ints,
+        past: Ints,
+        outputs: Floats,
     ) -> None:
         """Overwrite rows and columns of ``cov`` that belong to keys of the past."""
         rows = rows_of(keys)
         watched = self._cached("past", keys[past], self._look_back)
+        with_states = watched.cross_cov[:, :, rows]  # (p, s, m)
         # Of past keys with all keys, (p, m).
-        past_cov = np.einsum("psm,ms->pm", watched.cross_cov[:, :, rows], outputs)
+        past_cov = np.einsum("psm,ms->pm", with_states, outputs)
         past_cov[:, past] = watched.cov
-        place_in_past = np.full(len(rows), -1)
+        cov[:, past] = past_cov[:, positions].T
+        place_in_past = np.full(len(rows), -1)  # of every key; −1 for none
         place_in_past[past] = np.arange(len(past))
-        cov[:, past] = past_cov[:, at].T
-        past_rows = np.flatnonzero(place_in_past[at] >= 0)
-        cov[past_rows] = past_cov[place_in_past[at[past_rows]]]
+        places = place_in_past[positions]
+        past_rows = np.flatnonzero(places >= 0)
+        cov[past_rows] = past_cov[places[past_rows]]
 
     def _draw(self, keys: Floats, rng: Rng, size: int) -> Floats:
         rows = rows_of(keys)
@@ -379,25 +429,29 @@ class DriftingGP(GaussianPosterior):
             outputs, _ = self._outputs(times)
             g = outputs[0]  # the only one
             s = len(g)
-            half = (form.learned.reshape(r * s, r, s) @ g).T  # G (I ⊗ g)ᵀ, transposed
+            G = form.learned.reshape(r * s, r, s)
+            half = (G @ g).T  # G (I ⊗ g)ᵀ, transposed
             weight_cov -= half.reshape(r, r, s) @ g
-        root = psd_root(
+        decomposition = psd_root(
             weight_cov,
             "the posterior covariance",
             scale=self._time_variance,
             steady=True,
-        ).root
+        )
+        root = decomposition.root
+        rank = root.shape[1]
         # A normal for every feature, also where rounding has cut the rank.
-        normals = rng.standard_normal((size, len(root)))[:, : root.shape[1]]
-        return (normals @ root.T) @ features[rows].T
+        normals = rng.standard_normal((size, len(root)))
+        weights = normals[:, :rank] @ root.T  # (size, r)
+        return weights @ features[rows].T
 
     def _prior_scale(self, keys: Floats) -> float:
         return self._scale
 
     def _incumbent(self, sign: float) -> float:
-        observed_rows = self._data.view().arms[:, ROW]
-        rows = np.unique(observed_rows).astype(np.intp)
-        shift = self._form.moments(rows, self._space.output).mean
+        observed = self._data.view()
+        rows = np.unique(rows_of(observed.arms))
+        shift, _ = self._form.moments(rows, self._space.output)
         means = self.prior_mean[rows] + shift
         return float(np.max(sign * means))
 
@@ -426,7 +480,9 @@ class DriftingGP(GaussianPosterior):
     def _observe_single(self, single: SingleReward) -> bool:
         """Learn one reward of now, as in nearly every round; ``False`` for any other case."""
         row, time, reward = single
-        if not (0 <= row < len(self.prior_mean) and -LATEST <= time <= LATEST):
+        is_row = 0 <= row < len(self.prior_mean)
+        is_time = -LATEST <= time <= LATEST
+        if not (is_row and is_time):
             return False  # the full checks raise the right error
         with self._lock:
             if not self._form.takes_single_rewards or time < self._form.time:
@@ -449,59 +505,69 @@ class DriftingGP(GaussianPosterior):
                 form = self._forms.cheaper_form(form)
         data = self._data.extended_by_one((row, time), reward, self.noise_variance)
         information = form.information - self._form.information
-        self._commit(1, information, _form=form, _data=data, _checkpoints=checkpoints)
+        self._commit(
+            1,
+            information,
+            _form=form,
+            _data=data,
+            _checkpoints=checkpoints,
+        )
         if is_due:
             self._forget()
 
     def _take_in(
         self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None
     ) -> None:
+        count = len(keys)
         order = np.argsort(times_of(keys), kind="stable")
         new = Observations(keys[order], rewards[order], noise[order])
-        new = new.part(times_of(new.arms) > self._forgotten)
-        ignored = self.ignored + len(keys) - len(new.noise)
-        if not len(new.noise):
-            self._commit(len(keys), 0.0, ignored=ignored)
+        is_learned = times_of(new.arms) > self._forgotten
+        new = new.part(is_learned)
+        learned_count = len(new.noise)
+        ignored = self.ignored + count - learned_count
+        if not learned_count:
+            self._commit(count, 0.0, ignored=ignored)
             return
-        first = new.arms[0, TIME]
-        checkpoints = [form for form in self._checkpoints if form.time < first]
         least_noise = min(self._least_noise, float(new.noise.min()))
-        everything: Observations | None = None  # where what was learned must change
-        form_name = self._forms.form_name(least_noise)
-        if form_name != self._forms.form_name(self._least_noise):
-            # Less noise needs another form, which learns everything from the start.
-            everything = _merge_by_time(self.remembered, new)
-            form = self._new_form(least_noise)
-            checkpoints = []
-            since = everything
-        elif first < self._form.time:
-            # Late: continue from before it, as if it had come in time.
-            everything = _merge_by_time(self.remembered, new)
-            form = (
-                checkpoints[-1].copy() if checkpoints else self._new_form(least_noise)
-            )
-            since = everything.part(times_of(everything.arms) > form.time)
-        else:
-            form = self._form.successor()
-            since = new
-        form = self._fold(form, since, checkpoints)
-        data = (
-            self._data.extended(*new)
-            if everything is None
-            else ObservationBuffer(*everything)
-        )
+        start = self._start_for(new, least_noise)
+        checkpoints = start.checkpoints
+        form = self._fold(start.form, start.since, checkpoints)
         has_new_checkpoint = checkpoints[-1:] != self._checkpoints[-1:]
+        information = form.information - self._form.information
         self._commit(
-            len(keys),
-            form.information - self._form.information,
+            count,
+            information,
             _form=form,
-            _data=data,
+            _data=start.data,
             _checkpoints=checkpoints,
             _least_noise=least_noise,
             ignored=ignored,
         )
         if has_new_checkpoint:
             self._forget()
+
+    def _start_for(self, new: Observations, least_noise: float) -> _Start:
+        """Where to start from to learn these observations, which are in the order of time."""
+        first = new.arms[0, TIME]
+        checkpoints = [form for form in self._checkpoints if form.time < first]
+        form_name = self._forms.form_name(least_noise)
+        needs_other_form = form_name != self._forms.form_name(self._least_noise)
+        is_late = first < self._form.time
+        if not needs_other_form and not is_late:
+            form = self._form.successor()
+            data = self._data.extended(*new)
+            return _Start(form, checkpoints, new, data)
+        everything = _merge_by_time(self.remembered, new)
+        data = ObservationBuffer(*everything)
+        if needs_other_form or not checkpoints:
+            # Less noise needs another form; it learns everything from the start, as does one
+            # for feedback from before the first checkpoint.
+            form = self._new_form(least_noise)
+            return _Start(form, [], everything, data)
+        # Late: continue from before it, as if it had come in time.
+        form = checkpoints[-1].copy()
+        is_later = times_of(everything.arms) > form.time
+        return _Start(form, checkpoints, everything.part(is_later), data)
 
     def _fold(self, form: Form, since: Observations, checkpoints: list[Form]) -> Form:
         """Learn observations in the order of time; adds to ``checkpoints``."""
@@ -519,7 +585,8 @@ class DriftingGP(GaussianPosterior):
                 thin_out(checkpoints)
             form.pass_time(time)
             same_time = slice(start, stop)
-            form.observe(rows[same_time], residual[same_time], since.noise[same_time])
+            noise = since.noise[same_time]
+            form.observe(rows[same_time], residual[same_time], noise)
             # The rewards are learned: a failed search for a cheaper form must not undo it.
             with suppress(Exception):
                 form = self._forms.cheaper_form(form)
@@ -527,22 +594,25 @@ class DriftingGP(GaussianPosterior):
 
     def _forget(self) -> None:
         """Drop observations that have faded: late feedback no longer needs them."""
-        now = self._form.time
-        remains = self._space.left  # after a duration, relative
-        faded = [
-            form for form in self._checkpoints if remains(now - form.time) < _NEGLIGIBLE
-        ]
+        faded = [form for form in self._checkpoints if self._has_faded(form)]
         if not faded:
             return
         if len(faded) > 1 or faded[0].time > self._forgotten:
             base = faded[-1]
+            base_index = len(faded) - 1
             is_later = times_of(self.remembered.arms) > base.time
+            later = self.remembered.part(is_later)
             vars(self).update(  # in one call, as in ``_commit``
                 _forgotten=base.time,
                 _forgotten_information=base.information,
-                _checkpoints=self._checkpoints[len(faded) - 1 :],
-                _data=ObservationBuffer(*self.remembered.part(is_later)),
+                _checkpoints=self._checkpoints[base_index:],
+                _data=ObservationBuffer(*later),
             )
+
+    def _has_faded(self, checkpoint: Form) -> bool:
+        """Whether nothing remains of what was observed until this checkpoint."""
+        age = self._form.time - checkpoint.time
+        return self._space.remaining_share(age) < _NEGLIGIBLE
 
     # --- state -----------------------------------------------------------------------------
 
@@ -569,28 +639,34 @@ class DriftingGP(GaussianPosterior):
         if self.count == self.ignored:
             return
         self._remember_observations(state)
-        spec = state.spec
-        has_other_parts = (
-            spec is None or any(foreign_parts(spec)) or contradiction(self, spec)
-        )
-        form = None if has_other_parts else self._form_from(state)
+        form = self._form_from(state) if self._has_spec_of(state) else None
         if form is None:
-            # The state has other parts or features: learn again from what is remembered.
-            # What is forgotten had faded.
-            rows = rows_of(self.remembered.arms)
-            self._forms.prior_rows.visit(rows)
-            new_form = self._new_form(self._least_noise)
-            self._form = self._fold(new_form, self.remembered, self._checkpoints)
-            self._form.information = self.information_gain
-            return
-        self._form = form
+            self._form = self._learn_remembered()
+        else:
+            self._form = form
+            if "checkpoint" in state.parts:  # states of earlier versions hold none
+                checkpoint = self._checkpoint_from(state.part("checkpoint"))
+                self._checkpoints = [checkpoint]
         self._form.information = self.information_gain
-        if "checkpoint" in state.parts:  # states of earlier versions hold none
-            self._checkpoints = [self._checkpoint_from(state.part("checkpoint"))]
+
+    def _has_spec_of(self, state: State) -> bool:
+        """Whether a state was taken from a posterior with these parts."""
+        spec = state.spec
+        if spec is None or any(foreign_parts(spec)):
+            return False
+        return not contradiction(self, spec)
+
+    def _learn_remembered(self) -> Form:
+        """A form that learns again all that is remembered; what is forgotten had faded."""
+        rows = rows_of(self.remembered.arms)
+        self._forms.prior_rows.visit(rows)
+        new_form = self._new_form(self._least_noise)
+        return self._fold(new_form, self.remembered, self._checkpoints)
 
     def _remember_observations(self, state: State) -> None:
         """Take in what was observed, and until when it is forgotten."""
-        observed = Observations.from_state(state, self._as_keys(state.array("arms")))
+        keys = self._as_keys(state.array("arms"))
+        observed = Observations.from_state(state, keys)
         times = times_of(observed.arms)
         now = as_number(state.scalar("time"), "time")
         forgotten = state.scalar("forgotten")
@@ -605,9 +681,9 @@ class DriftingGP(GaussianPosterior):
         if not (is_ascending and self._forgotten < times[0] and now == times[-1]):
             raise StateError("this state is damaged: its observations are impossible")
         self._data = ObservationBuffer(*observed)
-        self._least_noise = as_number(
-            state.scalar("least_noise"), "least_noise", 0.0, float(observed.noise.min())
-        )
+        least_noise = state.scalar("least_noise")
+        most = float(observed.noise.min())
+        self._least_noise = as_number(least_noise, "least_noise", 0.0, most)
 
     def _form_from(self, state: State) -> Form | None:
         """The form in a state: of the kind of a new one, or folded.
@@ -635,8 +711,9 @@ class DriftingGP(GaussianPosterior):
             raise StateError(
                 "this state is damaged: it belongs to another kernel of time"
             )
+        blocks = reduction.reshape(s, s, n)
         decay = as_number(state.scalar("left"), "left", LEAST_DECAY, 1.0)
-        form.set_blocks(mean.copy(), reduction.reshape(s, s, n).copy(), decay)
+        form.set_blocks(mean.copy(), blocks.copy(), decay)
         return form if form.resume(state) else None
 
     def _checkpoint_from(self, state: State) -> Form:
@@ -654,4 +731,5 @@ class DriftingGP(GaussianPosterior):
 def _merge_by_time(earlier: Observations, new: Observations) -> Observations:
     """All observations in the order of time."""
     both = new.after(earlier)
-    return both.part(np.argsort(times_of(both.arms), kind="stable"))
+    order = np.argsort(times_of(both.arms), kind="stable")
+    return both.part(order)

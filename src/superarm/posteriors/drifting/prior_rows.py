@@ -50,8 +50,10 @@ class PriorRows:
         different = dict.fromkeys(numbers)  # each once, in order
         new_arms = [arm for arm in different if arm not in self._slots]
         if new_arms:
-            self._add(new_arms, self._arms[new_arms])
-        return np.array([self._slots[arm] for arm in numbers], dtype=np.intp)
+            features = self._arms[new_arms]
+            self._add(new_arms, features)
+        slots = [self._slots[arm] for arm in numbers]
+        return np.array(slots, dtype=np.intp)
 
     def visit_one(self, arm: int) -> int:
         """Slot of this arm among the visited ones; a new arm is added.
@@ -80,5 +82,7 @@ class PriorRows:
         new_size = size + len(new_arms)
         self._rows = with_room(self._rows, size, new_size)
         self._rows[size:new_size] = covariances
+        new_slots = range(size, new_size)
+        slot_of_arm = zip(new_arms, new_slots, strict=True)
         # One call, so that an interrupt leaves all new arms or none.
-        self._slots.update(zip(new_arms, range(size, new_size), strict=True))
+        self._slots.update(slot_of_arm)

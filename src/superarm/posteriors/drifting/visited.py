@@ -46,26 +46,32 @@ class VisitedForm(BasisForm):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         arrays = super().arrays()
-        arrays["visited"] = np.array(self.prior.visited[: self._size], np.intp)
+        visited = self.prior.visited[: self._size]
+        arrays["visited"] = np.array(visited, np.intp)
         return arrays
 
     def resume(self, state: State) -> bool:
-        rows = as_rows(state.array("visited"), self.shape[1])
+        _, n = self.shape
+        rows = as_rows(state.array("visited"), n)
         self.prior.visit(rows)
-        if self.prior.visited[: len(rows)] != rows.tolist():
+        size = len(rows)
+        if self.prior.visited[:size] != rows.tolist():
             raise StateError(
                 "this state is damaged: its arms were visited in another order"
             )
-        self._size = len(rows)
+        self._size = size
         super().resume(state)
-        self.compare_at = as_count(state.scalar("compare_at"), "compare_at")
+        compare_at = state.scalar("compare_at")
+        self.compare_at = as_count(compare_at, "compare_at")
         return True
 
     def _units(self, rows: Ints) -> Floats:
         slots = self.prior.visit(rows)
-        self._size = max(self._size, int(slots.max()) + 1)
-        units = np.zeros((len(rows), self._size))
-        units[np.arange(len(rows)), slots] = 1.0
+        needed_size = int(slots.max()) + 1
+        self._size = max(self._size, needed_size)
+        count = len(rows)
+        units = np.zeros((count, self._size))
+        units[np.arange(count), slots] = 1.0
         return units
 
     def _coordinates_of_one(self, row: int, h: float) -> tuple[Floats, float]:
@@ -75,4 +81,5 @@ class VisitedForm(BasisForm):
         coordinates = self._times_learned(values)
         coordinates *= -h
         coordinates[slot] += h  # e_x is a unit vector
-        return coordinates, h * float(coordinates.dot(values))
+        covariance = float(coordinates.dot(values))
+        return coordinates, h * covariance

@@ -135,16 +135,17 @@ def learn(
 @compiled(f"void({_UPDATED}, {_ROWS}, {_ROWS}, {_VECTOR}, {_VECTOR}, {_VECTOR})")
 def learn_some(
     columns: Floats, moments: Floats, totals: Floats, pending_weight: Floats, places: Ints,
-    counts: Ints, at: Ints, rows: Ints, rewards: Floats, noise: Floats, added: Floats,
+    counts: Ints, slots: Ints, rows: Ints, rewards: Floats, noise: Floats, added: Floats,
 ) -> None:  # fmt: skip
     """Twin of ``loops.learn_some_numpy``, one observation after the other."""
     for i in range(len(rows)):  # all columns lose what each observation explains
-        counts[PENDING_COUNT] = max(counts[PENDING_COUNT], at[i] + 1)
-        places[PLACE_OF, rows[i]] = at[i]
+        slot = slots[i]
+        counts[PENDING_COUNT] = max(counts[PENDING_COUNT], slot + 1)
+        places[PLACE_OF, rows[i]] = slot
     for i in range(len(rows)):
         added[INFORMATION] += _condition(
             columns, moments, pending_weight, places, counts,
-            at[i], rows[i], rewards[i], noise[i],
+            slots[i], rows[i], rewards[i], noise[i],
         )  # fmt: skip
     for i in range(len(totals)):
         totals[i] += added[i]

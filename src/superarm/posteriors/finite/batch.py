@@ -47,4 +47,7 @@ class Batch(NamedTuple):
         added[row] = 1.0 / noise
         added[n + row] = reward / noise
         added[COUNT] = 1.0
-        return cls(np.array([row]), np.array([reward]), np.array([noise]), added)
+        rows = np.array([row])
+        rewards = np.array([reward])
+        variances = np.array([noise])
+        return cls(rows, rewards, variances, added)

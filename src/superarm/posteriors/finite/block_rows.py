@@ -38,15 +38,19 @@ class BlockRows:
             first: Number of the first row to write; all rows before it must have been written.
             rows: The rows, (k, length).
         """
-        done = 0
-        while done < len(rows):
-            number, inside = divmod(first + done, self.height)
+        total = len(rows)
+        written = 0
+        while written < total:
+            number, start = divmod(first + written, self.height)
             if number == len(self.blocks):
-                self.blocks.append(np.empty((self.height, self.length)))
-            count = min(len(rows) - done, self.height - inside)
-            part = rows[done : done + count]
-            self.blocks[number][inside : inside + count] = part
-            done += count
+                new_block = np.empty((self.height, self.length))
+                self.blocks.append(new_block)
+            block = self.blocks[number]
+            room = self.height - start
+            count = min(total - written, room)
+            part = rows[written : written + count]
+            block[start : start + count] = part
+            written += count
 
     def parts(self, size: int) -> Iterator[RowBlock]:
         """The first rows, block by block.
@@ -54,9 +58,11 @@ class BlockRows:
         Args:
             size: How many rows.
         """
-        for span, block in zip(spans(size, self.height), self.blocks, strict=False):
-            count = span.stop - span.start
-            yield RowBlock(span.start, span.stop, block[:count])
+        for number, span in enumerate(spans(size, self.height)):
+            start = span.start
+            stop = span.stop
+            rows = self.blocks[number][: stop - start]
+            yield RowBlock(start, stop, rows)
 
     def row(self, number: int) -> Floats:
         """One row, a view.
@@ -78,8 +84,10 @@ class BlockRows:
         entries = np.empty((len(rows), len(columns)))
         numbers, inside = np.divmod(rows, self.height)
         for number in np.unique(numbers):
+            block = self.blocks[number]
             places = np.flatnonzero(numbers == number)  # of rows in this block
-            entries[places] = self.blocks[number][inside[places, None], columns]
+            block_rows = inside[places, None]
+            entries[places] = block[block_rows, columns]
         return entries
 
 

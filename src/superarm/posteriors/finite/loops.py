@@ -156,15 +156,16 @@ def learn_numpy(
 
 def learn_some_numpy(
     columns: Floats, moments: Floats, totals: list[float], pending_weight: Floats, places: Ints,
-    counts: list[int], at: Ints, rows: Ints, rewards: Floats, noise: Floats, added: Floats,
+    counts: list[int], slots: Ints, rows: Ints, rewards: Floats, noise: Floats, added: Floats,
 ) -> None:  # fmt: skip
     """Condition on several distinct arms with columns, one observation of each.
 
-    ``at`` are their places among the pending; ``added`` is what the totals gain, without the
+    ``slots`` are their places among the pending; ``added`` is what the totals gain, without the
     information.
     """
     n = columns.shape[1]
-    size = max(counts[PENDING_COUNT], 1 + max(at.tolist()))
+    last_slot = max(slots.tolist())
+    size = max(counts[PENDING_COUNT], 1 + last_slot)
     sums = totals.copy()
     columns_before = columns[:size].copy()
     moments_before = moments.copy()
@@ -174,12 +175,11 @@ def learn_some_numpy(
     try:
         # All of these columns lose what each observation explains.
         counts[PENDING_COUNT] = size
-        for place, row, reward, variance in zip(
-            at.tolist(), rows.tolist(), rewards.tolist(), noise.tolist(), strict=True
-        ):
+        for i, slot in enumerate(slots.tolist()):
+            row = rows.item(i)
             learn_numpy(
                 columns, moments, sums, pending_weight, places, counts,
-                place, row, reward, variance,
+                slot, row, rewards.item(i), noise.item(i),
             )  # fmt: skip
             sums[row] = totals[row] + added.item(row)
             sums[n + row] = totals[n + row] + added.item(n + row)
@@ -221,9 +221,10 @@ def draw_numpy(
         path = root.dot(numbers[:rank].copy())  # u
         if count:
             precision = weight[:count]  # D⁻¹
+            noise = numbers[rank : rank + count]  # ε, standardised
             correction = path[pending[:count]]
             correction *= precision
-            correction += numbers[rank : rank + count] * np.sqrt(precision)
+            correction += noise * np.sqrt(precision)
             path -= correction.dot(columns[:count])
         draws[place] = path
     return draws

@@ -154,8 +154,10 @@ class FiniteGP(FixedPosterior, Resumable):
         return float(leading.rest.max()) <= allowed
 
     def _prior_column(self, arm: int) -> Floats:
-        covariances = self.kernel(self.arms[arm : arm + 1], self.arms)  # (1, n)
-        column: Floats = np.asarray(covariances, dtype=np.float64)[0]
+        features = self.arms[arm : arm + 1]
+        covariances = self.kernel(features, self.arms)
+        rows = np.asarray(covariances, dtype=np.float64)  # (1, n)
+        column: Floats = rows[0]
         return column
 
     # --- the form in use -------------------------------------------------------------------
@@ -253,14 +255,16 @@ class FiniteGP(FixedPosterior, Resumable):
             return GaussianBelief(self, keys, mean, std)
         return super()._belief(keys)
 
-    def _covariance(self, keys: Ints, at: Ints | None = None) -> Floats:
-        return self._engine.cross(keys if at is None else keys[at], keys)
+    def _covariance(self, keys: Ints, positions: Ints | None = None) -> Floats:
+        chosen = keys if positions is None else keys[positions]
+        return self._engine.cross(chosen, keys)
 
     def _draw(self, keys: Ints, rng: Rng, size: int) -> Floats:
         count = self._engine.normals_per_draw
         # The same numbers either way, but a shape of one dimension is drawn faster.
         shape = count if size == 1 else (size, count)
-        normals = rng.standard_normal(shape).reshape(size, count)
+        normals = rng.standard_normal(shape)
+        normals = normals.reshape(size, count)
         draws = self._engine.draw(normals, self._weight)
         return draws if keys is self._all_rows else draws[:, keys]
 
@@ -286,18 +290,17 @@ class FiniteGP(FixedPosterior, Resumable):
         """
         if noise_variance is None:
             # The fast path of most rounds: one arm, checked without arrays.
-            row = arms[0] if type(arms) is list and len(arms) == 1 else _only(arms)
-            reward = (
-                rewards[0]
-                if type(rewards) is list and len(rewards) == 1
-                else _only(rewards)
-            )
+            is_one_row = type(arms) is list and len(arms) == 1
+            row = arms[0] if is_one_row else _only(arms)
+            is_one_reward = type(rewards) is list and len(rewards) == 1
+            reward = rewards[0] if is_one_reward else _only(rewards)
             if type(row) in _ROW_NUMBERS and isinstance(reward, float):
                 if type(row) is not int:
                     row = int(row)
                 if type(reward) is not float:
                     reward = float(reward)
-                if 0 <= row < self._size and -LARGEST <= reward <= LARGEST:  # no NaN
+                is_number = -LARGEST <= reward <= LARGEST  # false for NaN
+                if is_number and 0 <= row < self._size:
                     self._observe_one(row, reward)
                     return
         super().observe(arms, rewards, noise_variance, rng)
@@ -389,7 +392,7 @@ class FiniteGP(FixedPosterior, Resumable):
         """Checked rewards, (T, n)."""
         n = len(self.arms)
         is_plain = type(rewards) is np.ndarray and rewards.dtype == np.float64
-        if is_plain and rewards.ndim == 2 and rewards.shape[1] == n and len(rewards):
+        if is_plain and rewards.size and rewards.shape[1:] == (n,):
             # The fast path: two passes without a temporary.
             highest = rewards.max().item()
             lowest = rewards.min().item()
@@ -440,7 +443,8 @@ class FiniteGP(FixedPosterior, Resumable):
             )
         is_available = backend != "numba" or find_spec("numba") is not None
         if self.backend == "auto" and backend != "auto" and is_available:
-            return super(FiniteGP, self._clone(backend=backend))._with_state(state)
+            other = self._clone(backend=backend)
+            return super(FiniteGP, other)._with_state(state)
         return super()._with_state(state)
 
     def _remember(self, state: State) -> None:
@@ -472,17 +476,21 @@ class FiniteGP(FixedPosterior, Resumable):
         noise = 1.0 / weight
         means = self._weighted_rewards[visited] * noise
         require_size(means, "weighted_rewards / weight")
+        totals_size = 2 * self._size + 2
         # Not those of the posterior, which count these observations already.
-        totals: Any = engine.as_totals(np.zeros(2 * self._size + 2))
-        at_once = max(1, len(visited))
+        totals: Any = engine.as_totals(np.zeros(totals_size))
+        count = len(visited)
+        at_once = max(1, count)
         if isinstance(engine, VisitedEngine):
             # It would need large matrices for all at once.
             at_once = _RESTORED_AT_ONCE
-        for start in range(0, len(visited), at_once):
+        for start in range(0, count, at_once):
             part = slice(start, start + at_once)
-            added = np.zeros(2 * self._size + 2)
-            added[visited[part]] = weight[part]
-            engine.absorb(Batch(visited[part], means[part], noise[part], added), totals)
+            rows = visited[part]
+            added = np.zeros(totals_size)
+            added[rows] = weight[part]
+            batch = Batch(rows, means[part], noise[part], added)
+            engine.absorb(batch, totals)
 
 
 def _only(values: Any) -> Any:

@@ -80,16 +80,17 @@ class RootEngine:
             )
         prior = np.asarray(kernel(arms))
         factor = psd_root(prior, "the prior covariance of the arms")
-        difference = np.abs(np.diagonal(prior) - variance)
-        if difference.max() > PSD_ERROR_LIMIT * largest:
-            arm = int(difference.argmax())
+        differences = np.abs(np.diagonal(prior) - variance)
+        if differences.max() > PSD_ERROR_LIMIT * largest:
+            arm = int(differences.argmax())
             raise NotPositiveDefiniteError(
                 f"the kernel's diag gives arm {arm} the variance {variance[arm]:g}, but its "
                 f"matrix has {prior[arm, arm]:g} there; they must be the same"
             )
         n = len(arms)
         # Identifies the prior, so that a state is resumed only with the same one.
-        self._probe = prior @ np.cos(np.arange(n))
+        probe_weights = np.cos(np.arange(n))
+        self._probe = prior @ probe_weights
         self.root = factor.root
         self.tolerance = factor.error
         self.normals_per_draw = self.rank + PENDING
@@ -175,7 +176,8 @@ class RootEngine:
         probe = as_vector(state.array("probe"), "probe", n)
         if not np.allclose(probe, self._probe, rtol=0.0, atol=1e-9 * n * scale):
             return False
-        root = np.array(as_features(state.array("root"), "root"), order="C")
+        saved_root = as_features(state.array("root"), "root")
+        root = np.array(saved_root, order="C")
         mean = as_vector(state.array("mean"), "mean", n).copy()
         variance = as_vector(state.array("variance"), "variance", n).copy()
         pending = as_rows(state.array("pending"), n)
@@ -193,23 +195,17 @@ class RootEngine:
         has_room = size <= PENDING or all_pending
         # Where all arms are pending, some may not have been seen.
         is_weight = pending_weight >= 0.0 if all_pending else pending_weight > 0.0
-        has_weight = (
-            is_weight.all() and (pending_weight <= (1.0 + 1e-9) * weight[pending]).all()
-        )
+        most_weight = (1.0 + 1e-9) * weight[pending]
+        is_within = pending_weight <= most_weight
+        has_weight = is_weight.all() and is_within.all()
         is_due_later = type(until_fold) is int and 0 < until_fold <= FOLD_EVERY
-        is_possible = (
-            has_root
-            and has_rows
-            and is_distinct
-            and has_room
-            and has_weight
-            and is_due_later
-        )
-        if not is_possible:
+        has_pending = is_distinct and has_room and has_weight
+        if not (has_root and has_rows and has_pending and is_due_later):
             raise StateError(
                 "this state is damaged: it holds impossible values for the root form"
             )
-        expected = _row_squares(root) - pending_weight @ (base * columns)
+        explained = pending_weight @ (base * columns)
+        expected = _row_squares(root) - explained
         difference = np.abs(expected - variance).max()
         if variance.min() < 0.0 or difference > _DAMAGED * scale:
             raise StateError(
@@ -240,11 +236,13 @@ class RootEngine:
 
     def moments(self) -> tuple[Floats, Floats]:
         """Mean and standard deviation, (n,) each, new arrays."""
+        mean = self.mean.copy()
         if self._compiled or self._counts[PENDING_COUNT] <= PENDING:
-            return self.mean.copy(), np.sqrt(self._variance)
+            return mean, np.sqrt(self._variance)
         # An array of zeros, because numpy would have to make one of 0.0.
         variance = np.maximum(self._diagonal, self._zeros)
-        return self.mean.copy(), np.sqrt(variance, variance)
+        std = np.sqrt(variance, variance)  # in place
+        return mean, std
 
     def as_totals(self, totals: Totals) -> Totals:
         """Totals in the type that :meth:`absorb` and :meth:`absorb_one` need: see ``loops.py``.
@@ -286,18 +284,23 @@ class RootEngine:
         """
         rows = batch.rows
         self._limit_pending()
-        if len(rows) > PENDING // 4 or batch.noise.min() < self._least_noise:
+        is_large = len(rows) > PENDING // 4
+        if is_large or batch.noise.min() < self._least_noise:
             self._update_root(batch, totals)
             return
         places = self._slot[rows]
         new = np.flatnonzero(places < 0)
-        if len(new) and self._count + len(new) > PENDING:
+        new_count = len(new)
+        if new_count and self._count + new_count > PENDING:
             self._make_room()
             places = self._slot[rows]
             new = np.flatnonzero(places < 0)
-        places[new] = self._count + np.arange(len(new))
+            new_count = len(new)
+        places[new] = self._count + np.arange(new_count)
         for number in new.tolist():
-            self._add(rows.item(number), places.item(number))
+            row = rows.item(number)
+            place = places.item(number)
+            self._add(row, place)
         self._loops.learn_some(
             self._columns, self._moments, totals, self._pending_weight, self._places, self._counts,
             places, rows, batch.rewards, batch.noise, batch.added,
@@ -306,10 +309,12 @@ class RootEngine:
     def _update_root(self, batch: Batch, totals: Any) -> None:
         """Learn by an update of the root; nothing stays pending."""
         self._fold()
-        observed = self.root[batch.rows]
+        rows = batch.rows
+        observed = self.root[rows]
         update = root_update(self.root, observed, batch.noise)
-        innovation = batch.rewards - self.mean[batch.rows]
-        self._check_digits(update.factor, innovation, float(batch.noise.min()))
+        innovation = batch.rewards - self.mean[rows]
+        least_noise = float(batch.noise.min())
+        self._check_digits(update.factor, innovation, least_noise)
         root = self.root - update.downdate @ observed
         variance = _row_squares(root)
         mean = self.mean + update.gain @ innovation
@@ -331,7 +336,8 @@ class RootEngine:
             totals: The totals of the posterior, as from :meth:`as_totals`.
         """
         if noise < self._least_noise:
-            self.absorb(Batch.of_one(row, reward, noise, len(self.mean)), totals)
+            batch = Batch.of_one(row, reward, noise, len(self.mean))
+            self.absorb(batch, totals)
             return
         place = self._slot.item(row)
         if place < 0 or (self._drawn and self._counts[PENDING_COUNT] > PENDING):
@@ -422,8 +428,10 @@ class RootEngine:
         """The root, conditioned on pending observations, a new array."""
         weight = self._pending_weight[: self._count]
         seen = np.flatnonzero(weight)  # not all, where all arms count as pending
-        observed = self.root[self._pending[seen]]
-        update = root_update(self.root, observed, 1.0 / weight[seen])
+        noise = 1.0 / weight[seen]
+        arms = self._pending[seen]
+        observed = self.root[arms]
+        update = root_update(self.root, observed, noise)
         return np.asarray(self.root - update.downdate @ observed)
 
     # --- answers ---------------------------------------------------------------------------
@@ -445,8 +453,10 @@ class RootEngine:
             half_weight = 0.5 * self._pending_weight[:size, None]
             base = self._base[:size]
             columns = self._pending_columns()
-            cross -= base[:, left].T @ (half_weight * columns[:, right])
-            cross -= (half_weight * columns[:, left]).T @ base[:, right]
+            weighted_right = half_weight * columns[:, right]
+            cross -= base[:, left].T @ weighted_right
+            weighted_left = half_weight * columns[:, left]
+            cross -= weighted_left.T @ base[:, right]
         return cross
 
     def draw(self, normals: Floats, weight: Floats) -> Floats:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,21 @@ _DRIFT_ALLOWED = 1e-9
 _STRIP = 2048
 # Covariances that a kernel computes at once; meanwhile it takes several times that.
 _PIECE_BYTES = 2**20
+
+
+class _Saved(NamedTuple):
+    """The values of a saved state."""
+
+    mean: Floats  # (n,)
+    variance: Floats  # (n,)
+    probe: Floats  # (2,)
+    visited: Ints  # V, (v,)
+    batch_sizes: list[int]
+    H: Floats  # (v, v)
+    updates: int
+    refresh_at: int
+    interval: int
+    capacity: int
 
 
 class VisitedEngine:
@@ -122,29 +137,31 @@ class VisitedEngine:
             totals: The totals of the posterior.
         """
         self._warn_late()
+        n = len(self._arms)
         slot = self._slot.item(row)
         if slot < 0:
-            self.absorb(Batch.of_one(row, reward, noise, len(self._arms)), totals)
+            batch = Batch.of_one(row, reward, noise, n)
+            self.absorb(batch, totals)
             self.maintain(totals)
             return
         # As in ``absorb``, for an arm seen before.
         size = len(self._visited)
-        Q = self._precision[slot, :size] / totals.item(row)
+        weight = totals.item(row)
+        Q = self._precision[slot, :size] / weight
         K_SV = self._rows.row(slot)[self._visited]
         total = float(Q.dot(K_SV)) + noise
         std = math.sqrt(total)
         B = np.zeros(len(self._precision))
         B[:size] = Q / std
         W = np.empty_like(self.mean)
-        for strip in spans(len(W), _STRIP):
+        for strip in spans(n, _STRIP):
             W[strip] = self._product(B[:size], strip)
-        mean = self.mean + W * ((reward - self.mean.item(row)) / std)
+        innovation = (reward - self.mean.item(row)) / std
+        mean = self.mean + W * innovation
         np.multiply(W, W, out=W)
         variance = np.subtract(self.variance, W, out=W)
         if not variance.item(variance.argmin()) >= 0.0:
-            check_posterior_variance(variance, float(self._prior_variance.max()))
-            np.maximum(variance, 0.0, out=variance)
-        n = len(mean)
+            self._clip_variance(variance)
         information = 0.5 * math.log(total / noise)
         dger, _ = _blas()
         try:  # from here on nothing can fail, and interrupts wait: see ``loops.py``
@@ -187,13 +204,15 @@ class VisitedEngine:
         precision = self._with_room(size)
         # Beyond the rows in use, so that nothing has changed yet.
         self._write_rows(old_size, new_arms)
+        new_slots = np.arange(old_size, size)
         slots = self._slot[rows].copy()
-        slots[slots < 0] = np.arange(old_size, size)
+        slots[slots < 0] = new_slots
         H = precision[:size, :size]  # a view
         K_SV = self._rows.take(slots, visited)
         weight = totals[rows]
         Q = self._residual_weights(H, K_SV, slots, weight, old_size)
-        C = cholesky(Q @ K_SV.T + np.diag(noise), "the covariance of the observed arms")
+        covariance = Q @ K_SV.T + np.diag(noise)
+        C = cholesky(covariance, "the covariance of the observed arms")
         B = np.zeros((len(rows), len(precision)))
         B[:, :size] = solve_lower(C, Q)
         z = solve_lower(C, rewards - self.mean[rows])
@@ -204,14 +223,13 @@ class VisitedEngine:
             mean[strip] += z @ W
             variance[strip] -= np.einsum("ij,ij->j", W, W)
         if not variance.min() >= 0.0:
-            check_posterior_variance(variance, float(self._prior_variance.max()))
-            np.maximum(variance, 0.0, out=variance)
-        log_determinants = np.log(np.diagonal(C)).sum() - 0.5 * np.log(noise).sum()
-        added[INFORMATION] = float(log_determinants)
+            self._clip_variance(variance)
+        log_root_determinant = np.log(np.diagonal(C)).sum()
+        information = log_root_determinant - 0.5 * np.log(noise).sum()
+        added[INFORMATION] = float(information)
         batch_sizes = self._batch_sizes
         if len(new_arms):
             batch_sizes = [*batch_sizes, len(new_arms)]
-        new_slots = np.arange(old_size, size)
         _, dgemm = _blas()
         try:  # from here on nothing can fail, and interrupts wait: see ``loops.py``
             dgemm(1.0, B.T, B, 1.0, precision.T, 0, 0, 1)
@@ -224,6 +242,12 @@ class VisitedEngine:
             self._precision = precision
             totals += added
 
+    def _clip_variance(self, variance: Floats) -> None:
+        """Raise negative variances to 0, in place; an error where they are more than rounding."""
+        largest = float(self._prior_variance.max())
+        check_posterior_variance(variance, largest)
+        np.maximum(variance, 0.0, out=variance)
+
     @staticmethod
     def _residual_weights(
         H: Floats, K_SV: Floats, slots: Ints, weight: Floats, old_size: int
@@ -234,26 +258,36 @@ class VisitedEngine:
         (K_VV + diag(1/weight)) H = I: the same number without its cancellation.
         """
         seen = weight > 0.0
+        new = ~seen
         Q = H[slots]
         Q[seen] /= weight[seen, None]
-        Q[~seen] = -(K_SV[~seen, :old_size] @ H[:old_size])
-        Q[~seen, slots[~seen]] += 1.0
+        covariances = K_SV[new, :old_size]
+        Q[new] = -(covariances @ H[:old_size])
+        Q[new, slots[new]] += 1.0
         return Q
 
     def _write_rows(self, first: int, arms: Ints) -> None:
         """Write the rows of K_VE for these arms, from row ``first`` on."""
-        width = max(1, _PIECE_BYTES // (8 * len(self._arms)))
-        for part in spans(len(arms), width):
-            covariances = self._kernel(self._arms[arms[part]], self._arms)
+        for part in spans(len(arms), self._rows_at_once):
+            features = self._arms[arms[part]]
+            covariances = self._kernel(features, self._arms)
             self._rows.write(first + part.start, covariances)
+
+    @property
+    def _rows_at_once(self) -> int:
+        """Rows of K that are computed in one call of the kernel."""
+        row_bytes = 8 * len(self._arms)
+        return max(1, _PIECE_BYTES // row_bytes)
 
     def _product(self, left: Floats, strip: slice) -> Floats:
         """``left`` (s, k) or (k,) times the first k rows of K_VE, for a strip of arms."""
-        parts = self._rows.parts(left.shape[-1])
+        size = left.shape[-1]
+        parts = self._rows.parts(size)
         _, stop, rows = next(parts)
         W: Floats = left[..., :stop] @ rows[:, strip]
         for start, stop, rows in parts:
-            W += left[..., start:stop] @ rows[:, strip]
+            coefficients = left[..., start:stop]
+            W += coefficients @ rows[:, strip]
         return W
 
     def _with_room(self, size: int) -> Floats:
@@ -294,7 +328,8 @@ class VisitedEngine:
                 f"the visited form cannot clear its rounding: {problem}"
             )
             return
-        residual = totals[n + visited] * noise - self._prior_mean[visited]
+        mean_rewards = totals[n + visited] * noise
+        residual = mean_rewards - self._prior_mean[visited]
         coefficients = L_inverse.T @ (L_inverse @ residual)
         mean = self._prior_mean.copy()
         for start, stop, rows in self._rows.parts(size):
@@ -306,7 +341,8 @@ class VisitedEngine:
         # In place, to save memory. After an interrupt, some rows have more correct digits.
         for part in spans(size, 128):  # rows of H; L⁻¹ is 0 above its diagonal
             below = L_inverse[part.start :]
-            self._precision[part, :size] = below[:, part].T @ below
+            columns = below[:, part]
+            self._precision[part, :size] = columns.T @ below
         old_mean = self.mean
         self.mean = mean
         self.variance = variance
@@ -322,9 +358,11 @@ class VisitedEngine:
             matrix[start:stop] = rows[:, self._visited]
         matrix[np.diag_indices_from(matrix)] += noise
         # LAPACK reads the transpose: its upper triangle is our lower one.
+        transposed = matrix.T
         with blas_threads_for(size**3 / 3):
-            factor, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=1)
-            if failed or not np.isfinite(factor.trace()):  # NaN may pass
+            factor, failed = dpotrf(transposed, lower=0, overwrite_a=1, clean=1)
+            is_finite = np.isfinite(factor.trace())  # NaN may pass
+            if failed or not is_finite:
                 raise NotPositiveDefiniteError(
                     "the covariance of the visited arms has no factor"
                 )
@@ -333,18 +371,22 @@ class VisitedEngine:
 
     def _explained(self, L_inverse: Floats, strip: slice) -> Floats:
         """Column sums of (L⁻¹ K_VE)² over a strip; L⁻¹ is lower triangular."""
-        total = np.zeros(strip.stop - strip.start)
+        width = strip.stop - strip.start
+        total = np.zeros(width)
         for start, stop, _ in self._rows.parts(len(L_inverse)):
-            W = self._product(L_inverse[start:stop, :stop], strip)
+            nonzero = L_inverse[start:stop, :stop]
+            W = self._product(nonzero, strip)
             total += np.einsum("ij,ij->j", W, W)
         return total
 
     def _check_drift(self, old_mean: Floats) -> None:
         """Set when to solve again, by how far the mean had drifted; warn once if digits were lost."""
-        prior_std = float(np.sqrt(np.max(self._prior_variance)))
+        largest_variance = np.max(self._prior_variance)
+        prior_std = float(np.sqrt(largest_variance))
         largest_mean = float(np.max(np.abs(self.mean)))
         scale = max(prior_std, largest_mean) or 1.0
-        drift = float(np.max(np.abs(old_mean - self.mean))) / scale
+        changes = np.abs(old_mean - self.mean)
+        drift = float(np.max(changes)) / scale
         # Rarely while all is well, often where digits go fast.
         if drift < _DRIFT_SMALL:
             self._interval = min(2 * self._interval, _REFRESH_EVERY)
@@ -385,7 +427,8 @@ class VisitedEngine:
     def _probe(self) -> Floats:
         """Identifies the prior, so that a state is resumed only with the same one, (2,)."""
         prior = np.stack([self._prior_mean, self._prior_variance])
-        return np.asarray(prior @ np.cos(np.arange(len(self._arms))))
+        weights = np.cos(np.arange(len(self._arms)))
+        return np.asarray(prior @ weights)
 
     def resume(self, state: State, weight: Floats) -> bool:
         """Resume from a state, bit for bit; ``False``, without any change, if its prior is another.
@@ -395,11 +438,43 @@ class VisitedEngine:
             weight: Σ 1/noise of every arm's observations, (n,).
         """
         state.require(self.kind, _SCHEMA, "the visited form")
+        saved = self._read(state, weight)
         n = len(self._arms)
-        mean = as_vector(state.array("mean"), "mean", n).copy()
-        variance = as_vector(state.array("variance"), "variance", n).copy()
+        own_probe = self._probe
+        tolerance = 1e-9 * n * float(np.abs(own_probe).max())
+        if not np.allclose(saved.probe, own_probe, rtol=1e-9, atol=tolerance):
+            return False
+        visited = saved.visited
+        old_rows = self._rows
+        self._rows = BlockRows(n)
+        first = 0
+        for count in saved.batch_sizes:
+            new_arms = visited[first : first + count]
+            self._write_rows(first, new_arms)
+            first += count
+        if not self._explains_variance(saved):
+            self._rows = old_rows
+            return False
+        size = len(visited)
+        self.mean = saved.mean
+        self.variance = saved.variance
+        self._visited = visited
+        self._batch_sizes = saved.batch_sizes
+        self._slot[visited] = np.arange(size)
+        self._precision = np.zeros((saved.capacity, saved.capacity))
+        self._precision[:size, :size] = saved.H
+        self._updates = saved.updates
+        self._refresh_at = saved.refresh_at
+        self._interval = saved.interval
+        return True
+
+    def _read(self, state: State, weight: Floats) -> _Saved:
+        """The values in a state, validated."""
+        n = len(self._arms)
+        mean = as_vector(state.array("mean"), "mean", n)
+        variance = as_vector(state.array("variance"), "variance", n)
         probe = as_vector(state.array("probe"), "probe", 2)
-        visited = as_positions(state.array("visited"), "visited").copy()
+        visited = as_positions(state.array("visited"), "visited")
         size = len(visited)
         batch_sizes = as_positions(state.array("came"), "came").tolist()
         H = as_features(state.array("precision"), "precision", size)
@@ -415,34 +490,30 @@ class VisitedEngine:
             raise StateError(
                 "this state is damaged: it holds impossible values for the visited form"
             )
-        own_probe = self._probe
-        tolerance = 1e-9 * n * float(np.abs(own_probe).max())
-        if not np.allclose(probe, own_probe, rtol=1e-9, atol=tolerance):
-            return False
-        old_rows = self._rows
-        self._rows = BlockRows(n)
-        first = 0
-        for count in batch_sizes:
-            self._write_rows(first, visited[first : first + count])
-            first += count
-        K = self._rows.take(np.arange(size), visited)  # K_VV
-        explained = np.einsum("ij,ij->i", K @ H, K)
-        difference = self._prior_variance[visited] - explained - variance[visited]
+        return _Saved(
+            mean=mean.copy(),
+            variance=variance.copy(),
+            probe=probe,
+            visited=visited.copy(),
+            batch_sizes=batch_sizes,
+            H=H,
+            updates=updates,
+            refresh_at=refresh_at,
+            interval=interval,
+            capacity=capacity,
+        )
+
+    def _explains_variance(self, saved: _Saved) -> bool:
+        """Whether saved variances of visited arms are those that the saved H gives."""
+        visited = saved.visited
+        all_slots = np.arange(len(visited))
+        K = self._rows.take(all_slots, visited)  # K_VV
+        explained = np.einsum("ij,ij->i", K @ saved.H, K)
+        expected = self._prior_variance[visited] - explained
+        differences = np.abs(expected - saved.variance[visited])
         largest = float(self._prior_variance.max())
-        if np.abs(difference).max(initial=0.0) > _DAMAGED * largest:
-            self._rows = old_rows
-            return False
-        self.mean = mean
-        self.variance = variance
-        self._visited = visited
-        self._batch_sizes = batch_sizes
-        self._slot[visited] = np.arange(size)
-        self._precision = np.zeros((capacity, capacity))
-        self._precision[:size, :size] = H
-        self._updates = updates
-        self._refresh_at = refresh_at
-        self._interval = interval
-        return True
+        largest_difference = differences.max(initial=0.0)
+        return not largest_difference > _DAMAGED * largest
 
     # --- joint draws -----------------------------------------------------------------------
 
@@ -463,14 +534,16 @@ class VisitedEngine:
     def _cross_few(self, left: Ints, right: Ints) -> Floats:
         """:meth:`cross` for few columns: entries of K_VE alone."""
         is_symmetric = right is left
+        left_arms = self._arms[left]
         right_arms = None if is_symmetric else self._arms[right]
-        cross = np.array(self._kernel(self._arms[left], right_arms))
+        cross = np.array(self._kernel(left_arms, right_arms))
         size = len(self._visited)
         if size:
             all_slots = np.arange(size)
+            H = self._precision[:size, :size]
             K_VR = self._rows.take(all_slots, right)
             K_VL = K_VR if is_symmetric else self._rows.take(all_slots, left)
-            cross -= K_VL.T @ self._precision[:size, :size] @ K_VR
+            cross -= K_VL.T @ H @ K_VR
         return cross
 
     def _cross_all(self, left: Ints) -> Floats:
@@ -479,14 +552,17 @@ class VisitedEngine:
         cross = np.empty((len(left), n))
         slots = self._slot[left]
         unseen = np.flatnonzero(slots < 0)
-        for part in spans(len(unseen), max(1, _PIECE_BYTES // (8 * n))):
+        for part in spans(len(unseen), self._rows_at_once):
             places = unseen[part]
-            cross[places] = self._kernel(self._arms[left[places]], self._arms)
+            arms = left[places]
+            cross[places] = self._kernel(self._arms[arms], self._arms)
         size = len(self._visited)
         if size:
             seen = np.flatnonzero(slots >= 0)
-            cross[seen] = self._rows.take(slots[seen], np.arange(n))
-            coefficients = cross[:, self._visited] @ self._precision[:size, :size]
+            seen_slots = slots[seen]
+            cross[seen] = self._rows.take(seen_slots, np.arange(n))
+            H = self._precision[:size, :size]
+            coefficients = cross[:, self._visited] @ H
             for start, stop, rows in self._rows.parts(size):
                 cross -= coefficients[:, start:stop] @ rows
         return cross
@@ -519,7 +595,8 @@ class VisitedEngine:
         size = len(visited)
         if size:
             # Every arm has a normal of its own: draws must not depend on the order of visits.
-            noise = normals[:, used + visited] / np.sqrt(weight[visited])
+            visited_normals = normals[:, used + visited]
+            noise = visited_normals / np.sqrt(weight[visited])  # ε
             H = self._precision[:size, :size]
             coefficients = (draws[:, visited] + noise) @ H
             for start, stop, rows in self._rows.parts(size):

@@ -59,8 +59,10 @@ class CholeskyForm(Form):
         arms, _, noise = data.view()
         covariance = kernel(arms) + np.diag(noise)
         L = cholesky(covariance, "the covariance of the observed arms")
-        form = cls(kernel, data, len(L))
-        form._factor.append(np.empty((len(L), 0)), L)
+        size = len(L)
+        form = cls(kernel, data, capacity=size)
+        no_rows = np.empty((size, 0))
+        form._factor.append(no_rows, L)
         form._z[:] = solve_lower(L, residual)
         return form
 
@@ -72,24 +74,34 @@ class CholeskyForm(Form):
         return True
 
     def solve(self, keys: Floats) -> ArmSolution:
-        size = len(self._factor)
-        if not size:
-            no_rows = np.empty((len(keys), 0))
-            return ArmSolution(self, no_rows, np.zeros(len(keys)))
+        if not len(self._factor):
+            m = len(keys)
+            return ArmSolution(self, np.empty((m, 0)), np.zeros(m))
         covariances = self._kernel(keys, self._data.arms)  # (m, N)
         # The rows are solved in place: copy, unless the array is surely a new one.
         cross = np.array(covariances, dtype=np.float64, order="C", copy=self._copies)
         rows = self._factor.solve_rows(cross)
-        return ArmSolution(self, rows, rows @ self._z[:size])
+        mean = rows @ self._solved_residual()
+        return ArmSolution(self, rows, mean)
+
+    def _solved_residual(self) -> Floats:
+        """z, (N,)."""
+        size = len(self._factor)
+        return self._z[:size]
 
     def variance(self, keys: Floats, rows: Floats) -> Floats:
         level = constant_variance(self._kernel)
         prior = prior_variance(self._kernel, keys) if level is None else level
-        return np.asarray(prior - np.vecdot(rows, rows))
+        explained = np.vecdot(rows, rows)
+        return np.asarray(prior - explained)
 
-    def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
-        if at is not None:
-            return self._kernel(keys[at], keys) - rows[at] @ rows.T
+    def covariance(
+        self, keys: Floats, rows: Floats, positions: Ints | None = None
+    ) -> Floats:
+        if positions is not None:
+            prior = self._kernel(keys[positions], keys)
+            explained = rows[positions] @ rows.T
+            return prior - explained
         with threads_for(len(rows) * rows.size):
             return self._kernel(keys) - rows @ rows.T
 
@@ -98,7 +110,8 @@ class CholeskyForm(Form):
         schur = self.covariance(keys, rows)
         add_to_diagonal(schur, noise)
         # A remaining variance may be all rounding: jitter is relative to the prior's size.
-        scale = largest_variance(self._kernel, keys) + noise.item(noise.argmax())
+        largest_noise = noise.item(noise.argmax())
+        scale = largest_variance(self._kernel, keys) + largest_noise
         corner = cholesky(schur, "the covariance of the observed arms", scale)
         new_z = solve_lower(corner, innovation)
         size = len(self._factor)
@@ -118,15 +131,17 @@ class CholeskyForm(Form):
         least_noise = new.noise.item(new.noise.argmin())
         if least_noise >= SURE_NOISE * scale:
             return False
-        z = self._z[: len(self._factor)]
+        z = self._solved_residual()
         misfit = float(z @ z + new_z @ new_z)
         # Means are about as far from 0 as the last rewards.
-        size = float(np.abs(new.innovation).max())
+        deviations = np.abs(new.innovation)
+        size = float(deviations.max())
         return check_means(misfit, least_noise, scale, size)
 
     def fitted_means(self) -> Floats:
         # K α = (y − prior) − D α with α = (K + D)⁻¹(y − prior), and L z = y − prior.
-        z = self._z[: len(self._factor)]
+        z = self._solved_residual()
         L = self._factor.factor
         alpha = solve_lower(L, z, transposed=True)
-        return np.asarray(L @ z - self._data.view().noise * alpha)
+        noise = self._data.view().noise  # D
+        return np.asarray(L @ z - noise * alpha)

@@ -79,9 +79,10 @@ class FiniteRankForm(Form):
             precision = Phi.T @ weighted
         precision[np.diag_indices_from(precision)] += 1.0
         L = cholesky(precision, "the precision of the features' weights")
-        # L⁻ᵀ: root rootᵀ = precision⁻¹
-        root = np.ascontiguousarray(solve_lower(L, np.eye(rank)).T)
-        weights = root @ (root.T @ (weighted.T @ residual))
+        inverse = solve_lower(L, np.eye(rank))  # L⁻¹
+        root = np.ascontiguousarray(inverse.T)  # root rootᵀ = precision⁻¹
+        shift = weighted.T @ residual  # Φᵀ D⁻¹ residual
+        weights = root @ (root.T @ shift)
         return cls(features, feature_tolerance, root, weights, data)
 
     def state(self) -> State:
@@ -120,10 +121,12 @@ class FiniteRankForm(Form):
         tolerance = state.scalar("tolerance")
         weights = as_vector(state.array("weights"), "weights").copy()
         rank = len(weights)
-        root = np.array(as_features(state.array("root"), "root", rank), order="C")
+        saved_root = as_features(state.array("root"), "root", rank)
+        root = np.array(saved_root, order="C")
         lower = as_vector(state.array("lower"), "lower", data.columns)
         upper = as_vector(state.array("upper"), "upper", data.columns)
-        features = kernel.features(lower, upper, tolerance, most + _ROUNDED_FEATURES)
+        limit = most + _ROUNDED_FEATURES
+        features = kernel.features(lower, upper, tolerance, limit)
         message = "this state is damaged: its features are not those of the kernel"
         if features is None or len(root) != rank:
             raise StateError(message)
@@ -149,17 +152,16 @@ class FiniteRankForm(Form):
         weighted = Phi / noise[:, None]
         w = self._weights
         R = self._root
-        gradient = weighted.T @ (residual - Phi @ w) - w
-        weight_error = Phi @ (R @ (R.T @ gradient))
+        misfit = residual - Phi @ w
+        gradient = weighted.T @ misfit - w  # Φᵀ D⁻¹ residual − P w
+        weight_error = R @ (R.T @ gradient)
         v = np.random.default_rng(0).standard_normal(self.rank)
         values = Phi @ v
         times_precision = weighted.T @ values + v  # P v
-        root_error = Phi @ (R @ (R.T @ times_precision) - v)
-        has_weights = (
-            np.abs(weight_error).max() <= _SAME_FEATURES * np.abs(residual).max()
-        )
-        has_root = np.abs(root_error).max() <= _SAME_FEATURES * np.abs(values).max()
-        return bool(has_weights and has_root)
+        root_error = R @ (R.T @ times_precision) - v
+        has_weights = _is_negligible(Phi @ weight_error, residual)
+        has_root = _is_negligible(Phi @ root_error, values)
+        return has_weights and has_root
 
     @property
     def rank(self) -> int:
@@ -179,8 +181,11 @@ class FiniteRankForm(Form):
     def variance(self, keys: Floats, rows: Floats) -> Floats:
         return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
-    def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
-        return (rows if at is None else rows[at]) @ rows.T
+    def covariance(
+        self, keys: Floats, rows: Floats, positions: Ints | None = None
+    ) -> Floats:
+        chosen_rows = rows if positions is None else rows[positions]
+        return chosen_rows @ rows.T
 
     def condition(self, new: NewRewards, data: ObservationBuffer) -> Update:
         from scipy.linalg.blas import dgemm
@@ -189,11 +194,21 @@ class FiniteRankForm(Form):
         form = shallow_copy(self)
         form._data = data
         form._weights = self._weights + update.gain @ new.innovation
-        # In place, on the transposes, which is how BLAS reads C-ordered arrays.
-        downdate = update.downdate.T
+        # root − downdate·rows in place, on the transposes: BLAS reads C-ordered arrays so.
+        root = self._root.T
         rows = new.rows.T
-        last = partial(dgemm, -1.0, rows, downdate, 1.0, self._root.T, overwrite_c=1)
+        downdate = update.downdate.T
+        last = partial(dgemm, -1.0, rows, downdate, 1.0, root, overwrite_c=1)
         return Update(form, update.information, last)
 
     def fitted_means(self) -> Floats:
-        return self._features(self._data.view().arms) @ self._weights
+        arms = self._data.view().arms
+        Phi = self._features(arms)
+        return Phi @ self._weights
+
+
+def _is_negligible(error: Floats, values: Floats) -> bool:
+    """Whether an error is small beside the largest of these values."""
+    largest_error = np.abs(error).max()
+    largest_value = np.abs(values).max()
+    return bool(largest_error <= _SAME_FEATURES * largest_value)

@@ -62,13 +62,15 @@ class Form(ABC):
         """
 
     @abstractmethod
-    def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
-        """Covariance of the arms at some places, or of all, with all arms, (k, m).
+    def covariance(
+        self, keys: Floats, rows: Floats, positions: Ints | None = None
+    ) -> Floats:
+        """Covariance of the arms at some positions, or of all, with all arms, (k, m).
 
         Args:
             keys: The arms, (m, d).
             rows: Their rows from :meth:`solve`.
-            at: Places among the arms, (k,); ``None``: all.
+            positions: Positions among the arms, (k,); ``None``: all.
         """
 
     @abstractmethod
@@ -86,7 +88,7 @@ class Form(ABC):
 
 
 class ArmSolution(NamedTuple):
-    """What a form knows of arms, for beliefs about them and for observing them."""
+    """A form's solution for some arms, for beliefs about them and for observing them."""
 
     form: Form
     rows: Floats  # (m, N) solved rows W, (m, r) rows of Φ S, or (m, 2s) rows [P, R]

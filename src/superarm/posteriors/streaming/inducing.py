@@ -53,8 +53,9 @@ class InducingForm(Form):
         """
         arms, _, noise = data.view()
         candidates = np.vstack([arms, new_arms]) if len(arms) else new_arms
-        places = spread_points(kernel, candidates, most)
-        summary = PointSummary(kernel, candidates[places])
+        chosen = spread_points(kernel, candidates, most)
+        points = candidates[chosen]
+        summary = PointSummary(kernel, points)
         if len(arms):
             summary.add(arms, residual, noise)
         return cls(summary, data, len(candidates))
@@ -88,8 +89,8 @@ class InducingForm(Form):
         state.require(cls.name, FORM_SCHEMA, "the inducing form")
         points = as_features(state.array("points"), "points", data.columns)
         count = len(points)
-        weighted_rewards = as_vector(state.array("told"), "told", count).copy()
-        precision = np.array(as_features(state.array("precision"), "precision", count))
+        weighted_rewards = as_vector(state.array("told"), "told", count)
+        precision = as_features(state.array("precision"), "precision", count)
         lost = state.scalar("lost")
         chosen_at = state.scalar("chosen_at")
         has_shape = 0 < count <= most and precision.shape == (count, count)
@@ -101,7 +102,7 @@ class InducingForm(Form):
             )
         summary = PointSummary(kernel, points.copy())
         try:
-            summary.resume(precision, weighted_rewards, lost)
+            summary.resume(np.array(precision), np.array(weighted_rewards), lost)
         except NotPositiveDefiniteError:
             raise StateError(
                 "this state is damaged: its precision is not positive"
@@ -121,39 +122,54 @@ class InducingForm(Form):
         return True
 
     def solve(self, keys: Floats) -> ArmSolution:
-        answer = self._summary.solve(keys)
-        rows = np.hstack([answer.prior_rows.T, answer.rows.T])  # [P, R], (m, 2s)
-        return ArmSolution(self, rows, self._summary.weights @ answer.rows)
+        prior_rows, rows = self._summary.solve(keys)  # P and R, (s, m)
+        mean = self._summary.weights @ rows
+        both = np.hstack([prior_rows.T, rows.T])  # [P, R], (m, 2s)
+        return ArmSolution(self, both, mean)
 
     def variance(self, keys: Floats, rows: Floats) -> Floats:
+        # k(x, x) − Σ P² + Σ R²
         squares = rows**2
-        squares[:, : self.rank] *= -1.0  # k(x, x) − P² + R²
+        squares[:, : self.rank] *= -1.0
+        change = squares.sum(axis=1)
         prior = prior_variance(self._summary.kernel, keys)
-        return np.asarray(prior + squares.sum(axis=1))
+        return np.asarray(prior + change)
 
-    def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
+    def covariance(
+        self, keys: Floats, rows: Floats, positions: Ints | None = None
+    ) -> Floats:
         # k(x, x′) − PᵀP + RᵀR
-        places = slice(None) if at is None else at
+        chosen = slice(None) if positions is None else positions
         P, R = self._split(rows)
-        prior = self._summary.kernel(keys[places], keys)
+        prior = self._summary.kernel(keys[chosen], keys)
         covariance = np.array(prior, dtype=np.float64)
-        covariance += R[places] @ R.T - P[places] @ P.T
+        added = R[chosen] @ R.T
+        explained = P[chosen] @ P.T
+        covariance += added - explained
         return covariance
 
     def _split(self, rows: Floats) -> tuple[Floats, Floats]:
         """P and R, (m, s) each, from rows [P, R]."""
-        return rows[:, : self.rank], rows[:, self.rank :]
+        P = rows[:, : self.rank]
+        R = rows[:, self.rank :]
+        return P, R
 
     def condition(self, new: NewRewards, data: ObservationBuffer) -> Update:
         keys, rows, innovation, noise = new
-        information = information_in(self.covariance(keys, rows), noise)
+        covariance = self.covariance(keys, rows)
+        information = information_in(covariance, noise)
         _, R = self._split(rows)
-        residual = innovation + R @ self._summary.weights
-        form = InducingForm(copy(self._summary), data, self.chosen_at)
-        form._summary.add(keys, residual, noise)
+        expected = R @ self._summary.weights
+        residual = innovation + expected
+        summary = copy(self._summary)
+        summary.add(keys, residual, noise)
+        form = InducingForm(summary, data, self.chosen_at)
         return Update(form, information)
 
     def fitted_means(self) -> Floats:
         arms = self._data.view().arms
-        blocks = [arms[start : start + BLOCK] for start in range(0, len(arms), BLOCK)]
-        return np.concatenate([self.solve(block).mean for block in blocks])
+        means = []
+        for start in range(0, len(arms), BLOCK):
+            block = arms[start : start + BLOCK]
+            means.append(self.solve(block).mean)
+        return np.concatenate(means)

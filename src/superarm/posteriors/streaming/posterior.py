@@ -121,9 +121,11 @@ class StreamingGP(KernelPosterior):
         super().__init__(kernel, noise_variance, mean)
         require_choice(form, "form", ("auto", "cholesky", "finite-rank"))
         self.most_exact = as_count(most_exact, "most_exact")
-        self.inducing = None if inducing is None else as_count(inducing, "inducing")
-        if inducing is not None and form != "auto":
-            raise InputError(f"inducing needs form='auto', not {form!r}")
+        self.inducing = None
+        if inducing is not None:
+            self.inducing = as_count(inducing, "inducing")
+            if form != "auto":
+                raise InputError(f"inducing needs form='auto', not {form!r}")
         self.timed = as_flag(timed, "timed")
         self.forgotten = 0
         self.forget = None
@@ -171,9 +173,12 @@ class StreamingGP(KernelPosterior):
         learned = self.count - self.forgotten
         has_dropped = self.forget is not None and learned > len(self._data)
         if has_dropped and len(keys):
-            earliest = keys[:, _TIME].min()
-            newest = self.observed.arms[:, _TIME].max()
-            if newest - earliest > self._window(keys.shape[1] - 1):
+            times = keys[:, _TIME]
+            observed_times = self.observed.arms[:, _TIME]
+            earliest = times.min()
+            newest = observed_times.max()
+            window = self._window(keys.shape[1] - 1)
+            if newest - earliest > window:
                 raise ForgottenError(
                     f"time {earliest:g} is forgotten: what was observed then is no longer kept; ask "
                     "about later times, or lower forget"
@@ -191,7 +196,10 @@ class StreamingGP(KernelPosterior):
                 f"multiply the whole kernel by Temporal(epsilon=0.01, column={column}), or leave "
                 "forget out"
             )
-        return 2.0 * math.log(self.forget) / math.log1p(-min(rate, 1.0 - 1e-15))
+        # (1 − rate)^{age/2} = forget
+        rate = min(rate, 1.0 - 1e-15)
+        log_decay = math.log1p(-rate)
+        return 2.0 * math.log(self.forget) / log_decay
 
     def _is_young(self, keys: Floats) -> NDArray[np.bool_]:
         """Which of these still matter beside the newest of them and of all observations, (m,)."""
@@ -199,7 +207,9 @@ class StreamingGP(KernelPosterior):
         observed_times = self.observed.arms[:, _TIME:]  # no column before the first one
         newest_observed = np.max(observed_times, initial=-np.inf)
         newest = np.max(times, initial=newest_observed)
-        return np.asarray(newest - times <= self._window(keys.shape[1] - 1))
+        ages = newest - times
+        time_column = keys.shape[1] - 1
+        return np.asarray(ages <= self._window(time_column))
 
     # --- answers ---------------------------------------------------------------------------
 
@@ -220,26 +230,28 @@ class StreamingGP(KernelPosterior):
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
         prior = self._prior_mean(keys)
         if not self.count:
-            return np.zeros(len(keys)) + prior, prior_variance(self.kernel, keys)
+            mean = np.zeros(len(keys)) + prior
+            return mean, prior_variance(self.kernel, keys)
         form, rows, mean = self._ask(keys)
         return mean + prior, form.variance(keys, rows)
 
-    def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
+    def _covariance(self, keys: Floats, positions: Ints | None = None) -> Floats:
         if not self.count:
-            prior = self.kernel(keys) if at is None else self.kernel(keys[at], keys)
-            return np.array(prior, dtype=np.float64)
+            return self._prior_covariance(keys, positions)
         form, rows, _ = self._ask(keys)
-        return form.covariance(keys, rows, at)
+        return form.covariance(keys, rows, positions)
 
     def _draw(self, keys: Floats, rng: Rng, size: int) -> Floats:
         if self.count:
             form, rows, _ = self._ask(keys)
             if form.name == "finite-rank":
-                return rng.standard_normal((size, rows.shape[1])) @ rows.T
+                rank = rows.shape[1]
+                return rng.standard_normal((size, rank)) @ rows.T
         return super()._draw(keys, rng, size)
 
     def _incumbent(self, sign: float) -> float:
-        means = self._form.fitted_means() + self._prior_mean(self.observed.arms)
+        prior = self._prior_mean(self.observed.arms)
+        means = self._form.fitted_means() + prior
         return float(np.max(sign * means))
 
     # --- learning --------------------------------------------------------------------------
@@ -287,7 +299,9 @@ class StreamingGP(KernelPosterior):
                     f"{form.least_noise:.3g} here; use form='auto'"
                 )
             form, rows, mean = self._cholesky_form().solve(keys)
-        return form.condition(NewRewards(keys, rows, residual - mean, noise), data)
+        innovation = residual - mean
+        new = NewRewards(keys, rows, innovation, noise)
+        return form.condition(new, data)
 
     def _sum_up(
         self,
@@ -328,16 +342,15 @@ class StreamingGP(KernelPosterior):
             return None
         feature_form = self._feature_form(keys)
         if feature_form is not None:
-            self._form = (
-                feature_form  # the same posterior, at a cost that does not grow
-            )
+            # The same posterior, at a cost that does not grow.
+            self._form = feature_form
             return None
-        if self.inducing is None:
+        most = self.inducing
+        if most is None:
             raise self._too_many(total)
         # Even if there are points: later observations may lie where they explain little.
-        return InducingForm.fit(
-            self.kernel, self.inducing, keys, self._data, self._residual()
-        )
+        residual = self._residual()
+        return InducingForm.fit(self.kernel, most, keys, self._data, residual)
 
     def check_room(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
         """Raise the error that :meth:`observe` would raise because there are too many rewards.
@@ -384,9 +397,11 @@ class StreamingGP(KernelPosterior):
     def _drop_old(self) -> None:
         """Drop observations that have faded, once they are a third of all."""
         is_young = self._is_young(self.observed.arms)
-        if 3 * np.count_nonzero(is_young) > 2 * len(is_young):
+        young_count = np.count_nonzero(is_young)
+        if 3 * young_count > 2 * len(is_young):
             return  # dropping means a new factorisation
-        data = ObservationBuffer(*self.observed.part(is_young))
+        young = self.observed.part(is_young)
+        data = ObservationBuffer(*young)
         with suppress(Exception):  # as above; the present form is as good
             arms, rewards, _ = data.view()
             residual = rewards - self._prior_mean(arms)
@@ -434,8 +449,10 @@ class StreamingGP(KernelPosterior):
         places = _places(keys, last.keys)
         if places is None:
             return None
-        form, rows, mean = last.answer
-        return ArmSolution(form, rows.take(places, axis=0), mean.take(places))
+        form, all_rows, all_means = last.answer
+        rows = all_rows.take(places, axis=0)
+        mean = all_means.take(places)
+        return ArmSolution(form, rows, mean)
 
     # --- choice of form --------------------------------------------------------------------
 
@@ -457,25 +474,22 @@ class StreamingGP(KernelPosterior):
             arms = np.vstack([arms, new_arms]) if len(arms) else new_arms
         if not limit or not len(arms):
             return None
-        tolerance = FEATURE_ERROR * float(np.max(self.kernel.diag(arms)))
-        # A box with a margin, so that it is rarely outgrown.
-        lower = arms.min(axis=0)
-        upper = arms.max(axis=0)
-        margin = 0.05 * (upper - lower) + 1e-12 * np.maximum(1.0, np.abs(upper))
-        features = self.kernel.features(
-            lower - margin, upper + margin, tolerance, max_rank=limit
-        )
+        variances = self.kernel.diag(arms)
+        tolerance = FEATURE_ERROR * float(np.max(variances))
+        lower, upper = _box_around(arms)
+        features = self.kernel.features(lower, upper, tolerance, max_rank=limit)
         if features is None or not features.covers(arms):
             return None
         return _Features(features, tolerance)
 
     def _fit_features(self, candidate: _Features) -> FiniteRankForm | None:
         """The finite-rank form of all data, where the noise is large enough for it."""
-        form = FiniteRankForm.fit(
-            candidate.features, candidate.tolerance, self._data, self._residual()
-        )
+        features, tolerance = candidate
+        residual = self._residual()
+        form = FiniteRankForm.fit(features, tolerance, self._data, residual)
         least_noise = self.observed.noise.min(initial=np.inf)
-        return form if least_noise >= form.least_noise else None
+        has_digits = least_noise >= form.least_noise
+        return form if has_digits else None
 
     def _most_features(self) -> int:
         if self._choice != "auto":
@@ -513,15 +527,13 @@ class StreamingGP(KernelPosterior):
         """
         super()._remember(state)
         if self.forget is not None:
+            forgotten = state.scalar("forgotten")
             most = self.count - len(self._data)
-            self.forgotten = as_count(state.scalar("forgotten"), "forgotten", 0, most)
+            self.forgotten = as_count(forgotten, "forgotten", 0, most)
         if not self.count:
             return
         in_use = self._check_form_in_use(state)
-        known_kernel = (state.spec or {}).get("kernel")
-        is_same_kernel = (
-            has_spec(self.kernel) and contradiction(self.kernel, known_kernel) is None
-        )
+        is_same_kernel = self._has_kernel_of(state)
         form: Form | None = None
         if in_use == "finite-rank":
             form = self._resume_features(state, is_same_kernel)
@@ -530,6 +542,13 @@ class StreamingGP(KernelPosterior):
         if form is None and self._choice == "finite-rank":
             raise _no_features()
         self._form = form or self._cholesky_form()
+
+    def _has_kernel_of(self, state: State) -> bool:
+        """Whether a state was taken from a posterior with this kernel."""
+        if not has_spec(self.kernel):
+            return False
+        spec = state.spec or {}
+        return contradiction(self.kernel, spec.get("kernel")) is None
 
     def _check_form_in_use(self, state: State) -> Any:
         """The name of the form in a state; sets when to look for a cheaper one."""
@@ -549,13 +568,10 @@ class StreamingGP(KernelPosterior):
     ) -> FiniteRankForm | None:
         if not is_same_kernel or not isinstance(self.kernel, Kernel):
             return self._feature_form(None)
-        return FiniteRankForm.from_state(
-            state.part("features"),
-            self.kernel,
-            self._data,
-            self._residual(),
-            self._most_features(),
-        )
+        part = state.part("features")
+        residual = self._residual()
+        most = self._most_features()
+        return FiniteRankForm.from_state(part, self.kernel, self._data, residual, most)
 
     def _resume_inducing(self, state: State, is_same_kernel: bool) -> InducingForm:
         most = self.inducing or 0
@@ -563,9 +579,17 @@ class StreamingGP(KernelPosterior):
             part = state.part("inducing")
             return InducingForm.from_state(part, self.kernel, self._data, most)
         no_arms = self.observed.arms[:0]
-        return InducingForm.fit(
-            self.kernel, most, no_arms, self._data, self._residual()
-        )
+        residual = self._residual()
+        return InducingForm.fit(self.kernel, most, no_arms, self._data, residual)
+
+
+def _box_around(arms: Floats) -> tuple[Floats, Floats]:
+    """The corners of a box around arms, with a margin, so that it is rarely outgrown."""
+    lower = arms.min(axis=0)
+    upper = arms.max(axis=0)
+    sizes = np.maximum(1.0, np.abs(upper))
+    margin = 0.05 * (upper - lower) + 1e-12 * sizes
+    return lower - margin, upper + margin
 
 
 def _places(rows: Floats, table: Floats) -> list[int] | None:

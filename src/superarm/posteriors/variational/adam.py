@@ -62,6 +62,10 @@ class Adam:
 
     def direction(self) -> Floats:
         """The uphill step, about 1 in every column, (M, c)."""
-        first = self.first / (1.0 - _DECAY_FIRST**self.age)[:, None]
-        second = self.second / (1.0 - _DECAY_SECOND**self.age)[:, None]
-        return first / (np.sqrt(second) + _EPSILON)
+        # Both moments start at 0; the weights so far, (M,), correct for that.
+        first_weight = 1.0 - _DECAY_FIRST**self.age
+        second_weight = 1.0 - _DECAY_SECOND**self.age
+        first = self.first / first_weight[:, None]
+        second = self.second / second_weight[:, None]
+        size = np.sqrt(second) + _EPSILON
+        return first / size

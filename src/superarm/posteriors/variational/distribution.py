@@ -130,22 +130,24 @@ def transfer(
         old_index: Which old point each new one is, (M′,); −1 for none.
     """
     prior = prior_at(kernel, points)
-    staying = np.flatnonzero(old_index >= 0)
     size = len(q.points)
-    if np.array_equal(old_index[:size], np.arange(size)):
+    all_old = np.arange(size)
+    if np.array_equal(old_index[:size], all_old):
         # B = (I 0)
         prior.precision[:size, :size] = q.precision
         prior.shift[:size] = q.shift
         return prior
+    staying = np.flatnonzero(old_index >= 0)
     if len(staying) == size:
-        rows = np.empty_like(prior.factor[: len(staying)])
+        rows = np.empty_like(prior.factor[:size])
         # k(Z, Z′) L′⁻ᵀ are rows of L′.
         rows[old_index[staying]] = prior.factor[staying]
         B = solve_lower(q.factor, rows)
         precision = B.T @ (q.precision @ B)
         shift = B.T @ q.shift
     else:
-        B = solve_lower(prior.factor, q.whitened(kernel, points).T).T
+        cross = q.whitened(kernel, points)  # L⁻¹ k(Z, Z′)
+        B = solve_lower(prior.factor, cross.T).T
         precision, shift = _integrate_out(q, B)
     symmetric = 0.5 * (precision + precision.T)
     return VariationalDistribution(
@@ -160,12 +162,14 @@ def _integrate_out(q: VariationalDistribution, B: Floats) -> tuple[Floats, Float
     construction.
     """
     C = np.eye(len(B)) - B @ B.T
-    root = psd_root(q.precision, "the precision that the data add").root  # F
-    inner = np.eye(root.shape[1]) + root.T @ C @ root  # I + FᵀCF
-    inner_factor = cholesky(inner, "the precision carried over")  # J
-    half = solve_lower(inner_factor, root.T)  # J⁻¹Fᵀ with JJᵀ = I + FᵀCF
-    lost = half.T @ (half @ (C @ q.shift))
-    half = half @ B
-    precision = half.T @ half
+    decomposition = psd_root(q.precision, "the precision that the data add")
+    F = decomposition.root
+    inner = np.eye(F.shape[1]) + F.T @ C @ F  # I + FᵀCF
+    J = cholesky(inner, "the precision carried over")  # JJᵀ = I + FᵀCF
+    half = solve_lower(J, F.T)  # J⁻¹Fᵀ
+    unexplained_shift = C @ q.shift
+    lost = half.T @ (half @ unexplained_shift)
     shift = B.T @ (q.shift - lost)
+    half_of_new = half @ B
+    precision = half_of_new.T @ half_of_new
     return precision, shift

@@ -28,12 +28,15 @@ class History(ObservationBuffer):
         first = len(self)
         super().append(arms, rewards, noise)
         self._arm_of = with_room(self._arm_of, first, len(self))
-        identifiers = arms[:, list(self._discrete)] if self._discrete else arms
+        identifiers = arms
+        if self._discrete:
+            identifiers = arms[:, list(self._discrete)]
         identifiers = identifiers + 0.0  # −0.0 becomes 0.0, which has other bytes
         numbers = self._numbers
         for row, identifier in enumerate(identifiers, start=first):
             next_number = len(numbers)
-            self._arm_of[row] = numbers.setdefault(identifier.tobytes(), next_number)
+            key = identifier.tobytes()
+            self._arm_of[row] = numbers.setdefault(key, next_number)
 
     def truncate(self, size: int) -> None:
         """Forget all but the first ``size`` observations.
@@ -55,9 +58,11 @@ class History(ObservationBuffer):
         Args:
             count: How many arms, at most.
         """
-        visits = np.bincount(self._arm_of[: len(self)])
+        observed_arms = self._arm_of[: len(self)]
+        visits = np.bincount(observed_arms)
         by_visits = np.argsort(-visits, kind="stable")
-        return np.sort(by_visits[:count])
+        most_visited = by_visits[:count]
+        return np.sort(most_visited)
 
     def latest_rows(self, arms: Ints) -> Floats:
         """The rows in which these arms were last observed, (m, d).
@@ -65,10 +70,13 @@ class History(ObservationBuffer):
         Args:
             arms: Numbers of arms, (m,).
         """
+        count = len(self)
+        observed_arms = self._arm_of[:count]
         last_row = np.zeros(len(self._numbers), dtype=np.intp)
         # Of repeated indices the last assignment wins.
-        last_row[self._arm_of[: len(self)]] = np.arange(len(self))
-        return self.view().arms[last_row[arms]]
+        last_row[observed_arms] = np.arange(count)
+        rows = last_row[arms]
+        return self.view().arms[rows]
 
 
 class Batch(NamedTuple):
@@ -89,15 +97,19 @@ class Batch(NamedTuple):
         """
         rows, row_of = np.unique(self.rows, axis=0, return_inverse=True)
         row_of = row_of.reshape(-1)  # some versions of numpy return a column
-        noise = 1.0 / np.bincount(row_of, 1.0 / self.noise)
-        residual = np.bincount(row_of, self.residual / self.noise) * noise
+        precision = np.bincount(row_of, 1.0 / self.noise)
+        noise = 1.0 / precision
+        weighted_sum = np.bincount(row_of, self.residual / self.noise)
+        residual = weighted_sum * noise
         deviations = self.residual - residual[row_of]
-        scatter = float((np.square(deviations) / self.noise).sum())
+        squares = np.square(deviations) / self.noise
+        scatter = float(squares.sum())
+        merged_count = len(self.rows) - len(rows)
         return Batch(
             rows=rows,
             residual=residual,
             noise=noise,
             scale=self.scale,
-            repeats=self.repeats + len(self.rows) - len(rows),
+            repeats=self.repeats + merged_count,
             scatter=self.scatter + scatter,
         )

@@ -170,12 +170,13 @@ class SparseVariational(KernelPosterior):
 
     def _solve(self, keys: Floats) -> tuple[Floats, Floats]:
         """Mean and variance, both (m,): Aᵀm and k − ‖A‖² + ‖R⁻¹A‖²."""
-        mean = np.zeros(len(keys)) + self._prior_mean(keys)
+        count = len(keys)
+        mean = np.zeros(count) + self._prior_mean(keys)
         variance = prior_variance(self.kernel, keys)
         if self._fit is None:
             return mean, variance
         q = self._fit.q
-        for start in range(0, len(keys), _BLOCK):
+        for start in range(0, count, _BLOCK):
             block = slice(start, start + _BLOCK)
             A = q.whitened(self.kernel, keys[block])
             mean[block] += A.T @ q.mean
@@ -185,16 +186,17 @@ class SparseVariational(KernelPosterior):
         return mean, variance
 
     def _covariance(self, keys: Floats, positions: Ints | None = None) -> Floats:
-        all_keys = positions is None
-        prior = self.kernel(keys) if all_keys else self.kernel(keys[positions], keys)
-        covariance = np.array(prior, dtype=np.float64)
-        if self._fit is not None:
-            q = self._fit.q
-            chosen = slice(None) if positions is None else positions
-            A = q.whitened(self.kernel, keys)
-            covariance -= A[:, chosen].T @ A
-            solved = solve_lower_in_place(q.root, A)  # R⁻¹A, which overwrites A
-            covariance += solved[:, chosen].T @ solved
+        covariance = self._prior_covariance(keys, positions)
+        if self._fit is None:
+            return covariance
+        q = self._fit.q
+        chosen = slice(None) if positions is None else positions
+        A = q.whitened(self.kernel, keys)
+        chosen_columns = A[:, chosen]
+        covariance -= chosen_columns.T @ A
+        solved = solve_lower_in_place(q.root, A)  # R⁻¹A, which overwrites A
+        chosen_columns = solved[:, chosen]
+        covariance += chosen_columns.T @ solved
         return covariance
 
     def _absorb(
@@ -202,7 +204,8 @@ class SparseVariational(KernelPosterior):
     ) -> float:
         assert rng is not None  # because ``draws`` is True
         noise_factor = 1.0 if self._fit is None else self._fit.noise_factor
-        information = information_in(self._covariance(keys), noise_factor * noise)
+        covariance = self._covariance(keys)
+        information = information_in(covariance, noise_factor * noise)
         size_before = len(self._data)
         fit = self._with_points_reset()
         self._data.append(keys, rewards, noise)  # Algorithm 3, line 1
@@ -267,12 +270,14 @@ class SparseVariational(KernelPosterior):
         adam = fit.adam
         noise_factor = fit.noise_factor
         first_factor = q.factor
-        moving = np.setdiff1d(np.arange(q.points.shape[1]), self.discrete_columns)
+        columns = np.arange(q.points.shape[1])
+        moving = np.setdiff1d(columns, self.discrete_columns)
+        points_move = self.adam_rate and len(moving)
         for _ in range(self.steps):
             batch = self._draw_batch(rng, noise_factor)
             A = q.whitened(self.kernel, batch.rows)
             stepped = natural_step(q, A, batch, self.natural_rate)
-            if self.adam_rate and len(moving):
+            if points_move:
                 gradient = self._gradient(q, A, batch, moving)
                 gradient_per_observation = gradient / len(self._data)
                 adam = adam.advanced(gradient_per_observation)
@@ -368,8 +373,11 @@ class SparseVariational(KernelPosterior):
     def _saved_adam(self, state: State, size: int) -> Adam:
         """Adam's moments of ``size`` points in a state."""
         moving_count = self._data.columns - len(set(self.discrete_columns))
+        first = state.array("adam_first")
+        second = state.array("adam_second")
+        age = state.array("adam_age")
         return Adam(
-            first=as_features(state.array("adam_first"), "adam_first", moving_count),
-            second=as_features(state.array("adam_second"), "adam_second", moving_count),
-            age=as_vector(state.array("adam_age"), "adam_age", size),
+            first=as_features(first, "adam_first", moving_count),
+            second=as_features(second, "adam_second", moving_count),
+            age=as_vector(age, "adam_age", size),
         )

@@ -45,10 +45,11 @@ def natural_step(
     """
     weighted = A / np.sqrt(batch.noise)
     with blas_threads_for(len(weighted) * weighted.size):
-        precision = weighted @ weighted.T
+        precision = weighted @ weighted.T  # A D⁻¹Aᵀ
     precision *= rate * batch.scale
     precision += (1.0 - rate) * q.precision
-    batch_shift = A @ (batch.residual / batch.noise)
+    weighted_residual = batch.residual / batch.noise
+    batch_shift = A @ weighted_residual  # A D⁻¹y
     shift = (1.0 - rate) * q.shift
     shift += (rate * batch.scale) * batch_shift
     return replace(q, precision=precision, shift=shift)
@@ -75,12 +76,17 @@ def noise_ratio(
         prior: Prior variances of its rows, (B,).
     """
     mean = A.T @ q.mean
+    solved = solve_lower(q.root, A)  # R⁻¹A
     explained = np.square(A).sum(axis=0)  # ‖A‖²
-    uncertain = np.square(solve_lower(q.root, A)).sum(axis=0)  # ‖R⁻¹A‖²
+    uncertain = np.square(solved).sum(axis=0)  # ‖R⁻¹A‖²
     variance = prior - explained + uncertain
-    squares = np.square(batch.residual - mean) + np.maximum(0.0, variance)
-    total = batch.scatter + float((squares / batch.noise).sum())
-    return total / (len(batch.rows) + batch.repeats)
+    variance = np.maximum(0.0, variance)
+    deviation = batch.residual - mean
+    squares = np.square(deviation) + variance
+    ratios = squares / batch.noise  # ((y − m)² + v)/d
+    total = batch.scatter + float(ratios.sum())
+    count = len(batch.rows) + batch.repeats
+    return total / count
 
 
 def point_gradient(
@@ -124,11 +130,11 @@ def point_gradient(
 
 def _whitened_gradient(q: VariationalDistribution, A: Floats, batch: Batch) -> Floats:
     """Ā = ∂ELBO/∂A = s·(m rᵀ + A − S A) D⁻¹, (M, B)."""
-    gradient = A.copy()
-    gradient = solve_lower_in_place(q.root, gradient)
-    gradient = solve_lower_in_place(q.root, gradient, transposed=True)  # S A
+    half_solved = solve_lower_in_place(q.root, A.copy())
+    gradient = solve_lower_in_place(q.root, half_solved, transposed=True)  # S A
     np.subtract(A, gradient, out=gradient)
-    residual = batch.residual - A.T @ q.mean  # r
+    expected = A.T @ q.mean
+    residual = batch.residual - expected  # r
     gradient += np.outer(q.mean, residual)
     gradient *= batch.scale / batch.noise
     return gradient
@@ -165,7 +171,8 @@ def _central_slope(
     above[:, column] += step
     below = points.copy()
     below[:, column] -= step
-    slope = np.asarray(kernel(above, others)) - kernel(below, others)
+    values_above = np.asarray(kernel(above, others))
+    slope = values_above - kernel(below, others)
     rounded_steps = above[:, column] - below[:, column]
     slope /= rounded_steps[:, None]
     return slope

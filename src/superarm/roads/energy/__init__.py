@@ -1,6 +1,6 @@
 """What driving costs an electric vehicle: along edges, through junctions, and how wrong that may be."""
 
-from .junctions import drive_time as drive_time
+from .drives import drive_time as drive_time
 from .scales import RoadScales as RoadScales
 from .vehicle import RoadEnergy as RoadEnergy
 from .vehicle import Vehicle as Vehicle

@@ -68,18 +68,18 @@ class RoadScales:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            value = getattr(self, item.name)
-            checked: tuple[float, ...] | float
-            if item.name in _OF_TERMS:
-                checked = _check_terms(value, item.name)
-            else:
-                checked = as_number(value, item.name, _LEAST, _MOST)
-            object.__setattr__(self, item.name, checked)
+            name = item.name
+            value = getattr(self, name)
+            check = _check_terms if name in _OF_TERMS else _check_scale
+            object.__setattr__(self, name, check(value, name))
 
     def as_vector(self) -> Floats:
         """Return all scales in the order of the fields, (24,)."""
-        values = [np.atleast_1d(getattr(self, item.name)) for item in fields(self)]
-        return np.concatenate(values)
+        parts = []
+        for item in fields(self):
+            value = getattr(self, item.name)
+            parts.append(np.atleast_1d(value))
+        return np.concatenate(parts)
 
     def trip_variance(self, terms: Floats, noise: Floats, sizes: Floats) -> float:
         """Return Wh² by which a trip may differ from the model before anything is learned.
@@ -88,14 +88,18 @@ class RoadScales:
 
         Args:
             terms: Terms of the trip's roads, Wh, (k, 5).
-            noise: What multiplies the squares of ``of_noise``, (k, 4).
+            noise: What multiplies the squares of ``noise_scales``, (k, 4).
             sizes: Wh that each road moves, (k,).
         """
+        # Each road by itself.
         share_variance = np.square(self.share * sizes)
         road_variance = self.near**2 + self.own**2 + share_variance
         road_term = terms[:, _ROAD_TERM]
-        roads = np.square(road_term) * road_variance
-        roads = roads + noise @ np.square(self.of_noise)
+        unmodelled = np.square(road_term) * road_variance
+        noise_variances = np.square(self.noise_scales)
+        roads = unmodelled + noise @ noise_variances
+
+        # What all roads of the trip share.
         term_variances = [
             np.square(self.fleet),
             np.square(self.vehicle),
@@ -107,14 +111,18 @@ class RoadScales:
         return float(roads.sum() + shared)
 
     @property
-    def of_noise(self) -> Floats:
+    def noise_scales(self) -> Floats:
         """The scales of the noise that each drive over a road has by itself, (4,)."""
-        return np.array(
-            [self.noise, self.noise_per_time, self.noise_per_stop, self.noise_share]
-        )
+        scales = [
+            self.noise,
+            self.noise_per_time,
+            self.noise_per_stop,
+            self.noise_share,
+        ]
+        return np.array(scales)
 
     @classmethod
-    def of(cls, values: Floats, like: RoadScales | None = None) -> Self:
+    def from_vector(cls, values: Floats, like: RoadScales | None = None) -> Self:
         """Build scales from a vector: the inverse of :meth:`as_vector`.
 
         New scales are added at the end, so that a state saved before has fewer values.
@@ -127,14 +135,16 @@ class RoadScales:
         parts: dict[str, Any] = {}
         begin = 0
         for item in fields(cls):
-            has_terms = item.name in _OF_TERMS
-            end = begin + (len(TERMS) if has_terms else 1)
+            name = item.name
+            has_terms = name in _OF_TERMS
+            size = len(TERMS) if has_terms else 1
+            end = begin + size
             if end <= len(numbers):
                 part = numbers[begin:end]
-                parts[item.name] = tuple(part) if has_terms else part[0]
+                parts[name] = tuple(part) if has_terms else part[0]
                 begin = end
             elif len(parts) >= _FIRST_FIELDS and like is not None:
-                parts[item.name] = getattr(like, item.name)
+                parts[name] = getattr(like, name)
             else:
                 raise InputError(
                     f"{len(values)} values are too few for the scales of roads"
@@ -146,11 +156,16 @@ class RoadScales:
         return cls(**parts)
 
 
+def _check_scale(value: Any, name: str) -> float:
+    return as_number(value, name, _LEAST, _MOST)
+
+
 def _check_terms(value: Any, name: str) -> tuple[float, ...]:
     numbers = as_vector(value, name, len(TERMS))
-    wrong = (numbers < _LEAST) | (numbers > _MOST)
-    if wrong.any():
+    is_wrong = (numbers < _LEAST) | (numbers > _MOST)
+    if is_wrong.any():
+        first = numbers[is_wrong][0]
         raise InputError(
-            f"{name} holds {numbers[wrong][0]:g}; each must lie between {_LEAST:g} and {_MOST:g}"
+            f"{name} holds {first:g}; each must lie between {_LEAST:g} and {_MOST:g}"
         )
     return tuple(numbers.tolist())

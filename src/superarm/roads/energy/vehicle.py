@@ -38,7 +38,7 @@ from superarm.core.inputs import (
 )
 from superarm.core.registry import register
 
-from .junctions import ACCELERATION, BRAKING, junction_speeds
+from .junctions import ACCELERATION, BRAKING, JunctionSpeeds, junction_speeds
 
 if TYPE_CHECKING:
     from superarm.roads.networks.line_graph import LineGraph
@@ -107,7 +107,9 @@ class Vehicle:
     @property
     def _lost_share(self) -> float:
         """The share 1/η⁺ − η⁻ of energy that is lost by spending it and winning it back."""
-        return max(1.0 / self.propulsion_efficiency - self.recuperation_efficiency, 0.0)
+        spent = 1.0 / self.propulsion_efficiency
+        lost = spent - self.recuperation_efficiency
+        return max(lost, 0.0)
 
     @property
     def _drag_per_square(self) -> float:
@@ -126,16 +128,19 @@ class Vehicle:
         """
         length = np.asarray(length, dtype=np.float64)
         rise = np.asarray(rise, dtype=np.float64)
-        cos_slope = np.sqrt(np.maximum(0.0, 1.0 - (rise / length) ** 2))
+        sin_slope = rise / length
+        cos_square = np.maximum(0.0, 1.0 - sin_slope**2)
         weight = self.mass * self.gravity
-        rolling = weight * self.rolling_resistance * cos_slope
+        rolling = weight * self.rolling_resistance * np.sqrt(cos_square)
         drag = self._drag_per_square * np.square(speed)
-        work = weight * rise + length * (rolling + drag)  # G of eq. 8
+        resistance = rolling + drag
+        work = weight * rise + length * resistance  # G of eq. 8
+        spent = work / self.propulsion_efficiency
         if self.recuperation == "multiply":
             returned = work * self.recuperation_efficiency
         else:
             returned = work / self.recuperation_efficiency
-        drawn = np.where(work >= 0.0, work / self.propulsion_efficiency, returned)
+        drawn = np.where(work >= 0.0, spent, returned)
         auxiliary = self.auxiliary_power * length / speed
         energy: Floats = (drawn + auxiliary) / _JOULES_PER_WH
         return energy
@@ -144,7 +149,7 @@ class Vehicle:
         """Return Wh that each turn of a graph adds to the energy of its edges, (c,), never negative.
 
         For driving through the junction, and for accelerating again: what is in motion counts as
-        stored with η⁻, so that of ½mΔv² the share 1/η⁺ − η⁻ is lost. Who turns back stops. Air drag
+        stored with η⁻, so that of ½mΔv² the share 1/η⁺ − η⁻ is lost. A U-turn is a stop. Air drag
         that is saved by being slower than the edges allow is taken off, as far as there is something.
 
         Args:
@@ -152,21 +157,23 @@ class Vehicle:
             turns: Places in ``graph.turns``; by default all of them.
         """
         rows = slice(None) if turns is None else turns
-        ends = graph.turns[rows]
         turn_length = graph.turn_length[rows]
         speeds = junction_speeds(graph, turns)
-        stops = np.maximum(graph.turn_stop[rows], graph.is_uturn[rows])
+        stop = graph.turn_stop[rows]
+        is_uturn = graph.is_uturn[rows]
+        stop_or_uturn = np.maximum(stop, is_uturn)
         # v² that is left when accelerating begins, and that is regained.
-        slow_square = (1.0 - stops) * speeds.slow**2
+        slow_square = (1.0 - stop_or_uturn) * speeds.slow**2
         regained = np.maximum(speeds.after**2 - slow_square, 0.0)
         motion = 0.5 * self._lost_share * self.mass * regained
-        through = self.energy(1.0, speeds.leave, 0.0) * turn_length
-        extra_seconds = graph.turn_seconds[rows] - turn_length / speeds.leave
+
+        through_per_metre = self.energy(1.0, speeds.leave, 0.0)
+        through = through_per_metre * turn_length
+        through_seconds = turn_length / speeds.leave
+        extra_seconds = graph.turn_seconds[rows] - through_seconds
         auxiliary = self.auxiliary_power * extra_seconds
-        limit_before, limit_after = graph.speed[ends].T
-        slower_before = _slower(limit_before, speeds.before, speeds.slow, BRAKING)
-        slower_after = _slower(limit_after, speeds.after, speeds.leave, ACCELERATION)
-        saved = self._drag_per_square * (slower_before + slower_after)
+        saved = self._drag_per_square * _drag_saved(graph, rows, speeds)
+
         joules = motion + auxiliary - saved
         energy = through + joules / _JOULES_PER_WH
         return np.asarray(np.maximum(energy, 0.0))
@@ -183,20 +190,22 @@ class Vehicle:
         """
         rows = slice(None) if edges is None else edges
         length = graph.length[rows]
+        speed = graph.speed[rows]
         weight = self.mass * self.gravity
-        drag = self._drag_per_square * np.square(graph.speed[rows])
-        joules = [
+        drag = self._drag_per_square * np.square(speed)
+        columns = [
             weight * self.rolling_resistance * length,
             1000.0 * graph.travel_time[rows],
             drag * length,
             weight * graph.rise[rows],
         ]
-        return np.stack(joules, axis=1) / _JOULES_PER_WH
+        joules = np.stack(columns, axis=1)
+        return joules / _JOULES_PER_WH
 
     def stop_variance(self, graph: LineGraph, edges: Ints | None = None) -> Floats:
         """Return Wh² by which signals behind each edge make drives differ, (n,); 0 without signals.
 
-        With a probability p one must stop, and then waits up to r seconds, all waits alike: of stopping
+        With a probability p a car must stop, and then waits up to r seconds, all waits alike: of stopping
         and accelerating again the share 1/η⁺ − η⁻ of ½mv² is lost, and auxiliaries are drawn.
 
         Args:
@@ -204,23 +213,31 @@ class Vehicle:
             edges: Numbers of edges; by default all of them.
         """
         turns, row = _turns_behind(graph, edges)
-        rows = len(graph) if edges is None else len(edges)
+        variance = self._stop_variance_of_turns(graph, turns)
+        # The mean over the turns behind each edge.
+        rows = len(graph)
+        if edges is not None:
+            rows = len(edges)
+        total: Any = np.bincount(row, variance, rows)
+        turns_behind = np.bincount(row, minlength=rows)
+        count = turns_behind.astype(np.float64)
+        return _divide(total, count)
+
+    def _stop_variance_of_turns(self, graph: LineGraph, turns: Ints) -> Floats:
+        """Return Var(I·(stop + power·U)), Wh²: I stopping with probability p, U uniform up to red."""
         p = np.clip(graph.turn_stop[turns], 0.0, 1.0)
-        # Seconds of red, of which who stops waits half on average.
-        red = _divide(2.0 * graph.turn_wait[turns], p)
+        wait = graph.turn_wait[turns]
+        # Seconds of red, of which a car that stops waits half on average.
+        red = _divide(2.0 * wait, p)
         first_edge = graph.turns[turns, 0]
-        speed = graph.speed[first_edge]
-        stop = 0.5 * self._lost_share * self.mass * np.square(speed)
+        speed_square = np.square(graph.speed[first_edge])
+        stop = 0.5 * self._lost_share * self.mass * speed_square
         power = self.auxiliary_power
-        # Var(I·(stop + power·U)), I stopping with probability p, U uniform up to red.
         mean = stop + power * (0.5 * red)
         uniform_variance = (power * red) ** 2 / 12.0
         mean_square = mean**2 + uniform_variance
         joules_square = p * mean_square - (p * mean) ** 2
-        variance = joules_square / _JOULES_PER_WH**2
-        count = np.bincount(row, minlength=rows)
-        total: Any = np.bincount(row, variance, rows)
-        return _divide(total, count.astype(np.float64))
+        return np.asarray(joules_square / _JOULES_PER_WH**2)
 
     def motion(self, speed: Any) -> Floats:
         """Return Wh that braking gives back: η⁻·½·m·v²/3600.
@@ -228,8 +245,9 @@ class Vehicle:
         Args:
             speed: m/s.
         """
+        v = np.asarray(speed, dtype=np.float64)
         per_square = 0.5 * self.mass * self.recuperation_efficiency / _JOULES_PER_WH
-        return per_square * np.square(np.asarray(speed, dtype=np.float64))
+        return per_square * np.square(v)
 
     def potential(self, height: Any) -> Floats:
         """Return Wh that driving down gives back: h = m·g·z·η⁻/3600.
@@ -242,17 +260,33 @@ class Vehicle:
                 "recuperation 'divide' returns more energy than was spent, so no potential makes "
                 "all costs positive; use recuperation 'multiply' or routing 'rectified'"
             )
-        per_metre = (
-            self.mass * self.gravity * self.recuperation_efficiency / _JOULES_PER_WH
-        )
-        return per_metre * np.asarray(height, dtype=np.float64)
+        z = np.asarray(height, dtype=np.float64)
+        weight = self.mass * self.gravity
+        per_metre = weight * self.recuperation_efficiency / _JOULES_PER_WH
+        return per_metre * z
+
+
+def _drag_saved(
+    graph: LineGraph,
+    turns: slice | Ints,
+    speeds: JunctionSpeeds,
+) -> Floats:
+    """Return metres times (m/s)² below the limits² of the edges before and after each turn."""
+    edges = graph.turns[turns]
+    limit_before, limit_after = graph.speed[edges].T
+    before = _slower(limit_before, speeds.before, speeds.slow, BRAKING)
+    after = _slower(limit_after, speeds.after, speeds.leave, ACCELERATION)
+    return before + after
 
 
 def _slower(limit: Floats, fast: Floats, slow: Floats, acceleration: float) -> Floats:
     """Return metres times (m/s)² below the limit² while speed changes at this rate, m/s²."""
-    metres = 0.5 * (fast**2 - slow**2) / acceleration
+    fast_square = fast**2
+    slow_square = slow**2
+    metres = 0.5 * (fast_square - slow_square) / acceleration
     # v² is linear in the place.
-    return (limit**2 - 0.5 * (fast**2 + slow**2)) * metres
+    mean_square = 0.5 * (fast_square + slow_square)
+    return (limit**2 - mean_square) * metres
 
 
 def _divide(dividend: Floats, divisor: Floats) -> Floats:
@@ -270,11 +304,13 @@ def _turns_behind(graph: LineGraph, edges: Ints | None) -> _TurnsBehind:
     """Return the turns behind some edges; by default all."""
     first_edge = graph.turns[:, 0]
     if edges is None:
-        return _TurnsBehind(np.arange(len(graph.turns)), first_edge)
+        all_turns = np.arange(len(first_edge))
+        return _TurnsBehind(all_turns, first_edge)
     begin = np.searchsorted(first_edge, edges)
-    counts = np.searchsorted(first_edge, edges, side="right") - begin
-    row, number = repeated(counts)
-    return _TurnsBehind(begin[row] + number, row)
+    end = np.searchsorted(first_edge, edges, side="right")
+    row, number = repeated(end - begin)
+    turns = begin[row] + number
+    return _TurnsBehind(turns, row)
 
 
 @register("mean", "road-energy")
@@ -313,7 +349,8 @@ class RoadEnergy:
         object.__setattr__(self, "values", read_only(values))
 
     def __call__(self, rows: Floats) -> Floats:
-        return self.values[as_numbers(rows[:, 0], len(self.values), "roads", 0)]
+        roads = as_numbers(rows[:, 0], len(self.values), "roads", 0)
+        return self.values[roads]
 
 
 def _require_positive(values: Floats, name: str) -> None:

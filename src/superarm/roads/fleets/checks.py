@@ -22,11 +22,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from superarm.core import Bools, Floats
+from .shifts import Shift, evidence
+from .trip_energies import Energies, Ratio, typical_ratio
 
 
 class Limits(NamedTuple):
@@ -41,23 +40,14 @@ KNOWN_VEHICLE = Limits(refused=(0.5, 2.0), unusual=(0.65, 1.6))
 ANY_VEHICLE = Limits(refused=(0.4, 4.0), unusual=(0.6, 3.0))
 """Of vehicles taken for a car: loaded vans need twice as much, and small cars two thirds."""
 ONLY_CLIMBS = Limits(refused=(0.25, 4.0), unusual=(0.4, 3.0))
-"""Of vehicles whose trips all descend, by their climbs: who brakes into a climb has energy to spare."""
+"""Of vehicles whose trips all descend, by their climbs: braking into a climb leaves energy to spare."""
 SURE = 3.5
 """From this t on a vehicle is refused."""
 LIKELY = 2.5
 """From this t on there is a warning."""
 _BETTER = 0.15  # by which share an alternative must reduce the sum of errors
-_LEAST_ENERGIES = 4  # of a vehicle by which alternatives are judged
-_DESCENT = 0.2  # share of what an edge moves: below it its ratio means nothing
-# The same of a trip: a heavy vehicle taken for a car gains more by descending.
-_WHOLE = 0.5
-# Of forecasts over the model's: a state that expects less is not used.
-_LEAST_LEARNED = 0.3
-_SLIP = 0.5  # share of a trip by which one energy may be a slip of the meter
-_LEAST_FOR_SLIP = 3  # energies of a trip of which one may be left out
 
 ANYWAY = "If the log is right, pass --accept-unlikely (accept_unlikely=True)"
-Shift = Literal["late", "early", "reversed"]
 _EXPLAINED: Mapping[Shift, str] = {
     "late": "energies fit the previous edge better than their own: they are one row late. Move "
     "energy_wh one row up within each trip",
@@ -66,63 +56,6 @@ _EXPLAINED: Mapping[Shift, str] = {
     "reversed": "energies fit the opposite direction of each road: climbs cost what descents should. "
     "Use the edge ids of the direction driven",
 }
-
-
-class Ratio(NamedTuple):
-    """Metered energy over forecast."""
-
-    value: float
-    whole: bool  # of whole trips, or of climbs alone
-
-
-class Energies(NamedTuple):
-    """A trip's energies and what is expected of them, Wh, (r,) each."""
-
-    metered: Floats
-    model: Floats  # by the energy model, heights and turns included
-    reverse: Floats  # by the same model, driven in the other direction
-    forecast: float  # of the whole trip, by what was learned so far
-    stored: Floats  # of the model's, what is stored in height and what turns add
-    known_vehicle: (
-        bool  # whether the forecast is of this very vehicle, described or learned
-    )
-
-    @property
-    def has_ratio(self) -> Bools:
-        """Which energies have a meaningful ratio, (r,): rolling downhill may take anything, or give."""
-        return np.asarray(self.model > _DESCENT * _moved(self.model, self.stored))
-
-    @property
-    def ratio(self) -> Ratio | None:
-        """Metered energy over forecast; ``None`` where it means nothing.
-
-        Of the whole trip, in which motion cancels out; of its climbs alone where the trip descends. One
-        energy that is off by half of the trip's is left out: it may be a slip of the meter, which the
-        posterior weighs by itself.
-        """
-        total = float(self.model.sum())
-        stored = float(self.stored.sum())
-        is_whole = total > _WHOLE * float(_moved(total, stored))
-        used = np.ones(len(self.model), dtype=np.bool_) if is_whole else self.has_ratio
-        if not used.any():
-            return None
-        metered = self.metered[used]
-        expected = self.model[used]
-        if is_whole:
-            expected = expected * max(self.forecast / total, _LEAST_LEARNED)
-        errors = np.abs(metered - expected)
-        worst = int(np.argmax(errors))
-        is_slip = errors[worst] > _SLIP * expected.sum()
-        others = float(expected.sum() - expected[worst])
-        if len(metered) >= _LEAST_FOR_SLIP and is_slip and others > 0.0:
-            metered = np.delete(metered, worst)
-            expected = np.delete(expected, worst)
-        return Ratio(float(metered.sum() / expected.sum()), is_whole)
-
-
-def _moved(model: Any, stored: Any) -> Any:
-    """Wh without signs: what heights and turns move, and all else."""
-    return np.abs(stored) + np.abs(model - stored)
 
 
 class Finding(NamedTuple):
@@ -166,26 +99,26 @@ def check_log(trips: Iterable[tuple[str, Energies]]) -> LogFindings:
     by_vehicle: dict[str, list[Energies]] = {}
     for vehicle, energies in trips:
         by_vehicle.setdefault(vehicle, []).append(energies)
-    ratios = {
-        vehicle: typical_ratio(its_trips) for vehicle, its_trips in by_vehicle.items()
-    }
+    ratios: dict[str, Ratio] = {}
     findings: dict[str, Finding] = {}
-    for vehicle, ratio in ratios.items():
-        finding = _check_ratio(ratio, by_vehicle[vehicle])
+    plausible: dict[str, list[Energies]] = {}
+    for vehicle, its_trips in by_vehicle.items():
+        ratio = typical_ratio(its_trips)
+        ratios[vehicle] = ratio
+        finding = _check_ratio(ratio, its_trips)
         if finding is not None:
             findings[vehicle] = finding
-    plausible = {
-        vehicle: its_trips
-        for vehicle, its_trips in by_vehicle.items()
-        if vehicle not in findings or not findings[vehicle].refused
-    }
+        if finding is None or not finding.refused:
+            plausible[vehicle] = its_trips
     # A shift is as a rule that of the whole log: all its trips are more evidence than a vehicle's.
     plausible_ratios = [ratios[vehicle].value for vehicle in plausible]
     shift_of_log = _check_shifts(plausible.values(), plausible_ratios)
     for vehicle, its_trips in plausible.items():
         shift = shift_of_log
         if shift is None or not shift.refused:
-            shift = _check_shifts([its_trips], [ratios[vehicle].value]) or shift
+            ratio = ratios[vehicle]
+            own_shift = _check_shifts([its_trips], [ratio.value])
+            shift = own_shift or shift_of_log
         if shift is not None and (shift.refused or vehicle not in findings):
             findings[vehicle] = shift
     everywhere = _refused_everywhere(by_vehicle, findings)
@@ -193,7 +126,8 @@ def check_log(trips: Iterable[tuple[str, Energies]]) -> LogFindings:
 
 
 def _refused_everywhere(
-    by_vehicle: Mapping[str, list[Energies]], findings: Mapping[str, Finding]
+    by_vehicle: Mapping[str, list[Energies]],
+    findings: Mapping[str, Finding],
 ) -> str | None:
     """Why every vehicle is refused that has a ratio; ``None`` if some are not."""
     refused = {vehicle for vehicle, finding in findings.items() if finding.refused}
@@ -207,25 +141,11 @@ def _refused_everywhere(
     reasons = {findings[vehicle].message for vehicle in refused}
     if len(reasons) == 1:
         return reasons.pop()
-    every_trip = [trip for trips in by_vehicle.values() for trip in trips]
+    every_trip: list[Energies] = []
+    for trips in by_vehicle.values():
+        every_trip += trips
     ratio = typical_ratio(every_trip).value
     return f"the typical trip used {_shown(ratio)} times the expected energy; {_advice(ratio)}"
-
-
-def typical_ratio(trips: Iterable[Energies]) -> Ratio:
-    """The median over trips: over climbs only where all trips descend; 1 where there is nothing.
-
-    Args:
-        trips: The trips of one vehicle or of several.
-    """
-    every_ratio = [trip.ratio for trip in trips]
-    ratios = [ratio for ratio in every_ratio if ratio is not None]
-    if not ratios:
-        return Ratio(1.0, True)
-    of_trips = [ratio.value for ratio in ratios if ratio.whole]
-    if of_trips:
-        return Ratio(float(np.median(of_trips)), True)
-    return Ratio(float(np.median([ratio.value for ratio in ratios])), False)
 
 
 def _check_ratio(ratio: Ratio, trips: list[Energies]) -> Finding | None:
@@ -240,16 +160,19 @@ def _beyond_limits(ratio: float, trips: int, limits: Limits) -> Finding | None:
     least, most = limits.unusual
     if least < ratio < most:
         return None
-    whose = "its only trip" if trips == 1 else f"its typical trip (of {trips})"
+    subject = f"its typical trip (of {trips})"
+    if trips == 1:
+        subject = "its only trip"
     message = (
-        f"{whose} used {_shown(ratio)} times the expected energy; {_advice(ratio)}"
+        f"{subject} used {_shown(ratio)} times the expected energy; {_advice(ratio)}"
     )
     least, most = limits.refused
     return Finding(message, refused=not least < ratio < most)
 
 
 def _shown(ratio: float) -> str:
-    return f"{float(f'{ratio:.2g}'):,g}"
+    rounded = float(f"{ratio:.2g}")
+    return f"{rounded:,g}"
 
 
 def _advice(ratio: float) -> str:
@@ -265,57 +188,9 @@ def _advice(ratio: float) -> str:
     return "check the unit of energy_wh; if the vehicle is unlike a car, describe it with --vehicles"
 
 
-# --- along a trip --------------------------------------------------------------------------
-
-
-class Evidence(NamedTuple):
-    """How well an alternative explains energies."""
-
-    t: float
-    better: float  # share of the sum of errors that it saves; below 0 where it is worse
-
-
-def evidence(
-    vehicles: Iterable[list[Energies]], ratios: Iterable[float], shift: Shift
-) -> Evidence:
-    """How well an alternative explains the trips of some vehicles.
-
-    Args:
-        vehicles: The trips of each vehicle.
-        ratios: The typical ratio of each vehicle.
-        shift: The alternative.
-    """
-    reductions: list[Floats] = [np.empty(0)]
-    errors = 0.0
-    for trips, ratio in zip(vehicles, ratios, strict=True):
-        scale = float(np.clip(ratio, 0.1, 10.0))
-        for trip in trips:
-            metered, own, other = _alternative(trip, scale, shift)
-            error = np.abs(metered - own)
-            reductions.append(error - np.abs(metered - other))
-            errors += float(error.sum())
-    D = np.concatenate(reductions)
-    spread = float(np.sqrt(np.square(D).sum()))
-    if np.count_nonzero(D) < _LEAST_ENERGIES or errors == 0.0:
-        return Evidence(0.0, 0.0)
-    return Evidence(float(D.sum()) / spread, float(D.sum()) / errors)
-
-
-def _alternative(
-    trip: Energies, scale: float, shift: Shift
-) -> tuple[Floats, Floats, Floats]:
-    """Metered energies, what their own edges let expect, and what the alternative does."""
-    metered = trip.metered
-    own = scale * trip.model
-    if shift == "late":
-        return metered[1:], own[1:], own[:-1]
-    if shift == "early":
-        return metered[:-1], own[:-1], own[1:]
-    return metered, own, scale * trip.reverse
-
-
 def _check_shifts(
-    vehicles: Iterable[list[Energies]], ratios: Iterable[float]
+    vehicles: Iterable[list[Energies]],
+    ratios: Iterable[float],
 ) -> Finding | None:
     """The alternative that explains these energies better than their own edges do, if there is one."""
     trips = list(vehicles)
@@ -325,4 +200,5 @@ def _check_shifts(
     t, better = by_shift[likeliest]
     if t < LIKELY or better < _BETTER:
         return None
-    return Finding(_EXPLAINED[likeliest], refused=t >= SURE)
+    message = _EXPLAINED[likeliest]
+    return Finding(message, refused=t >= SURE)

@@ -27,10 +27,11 @@ from superarm.roads.policies.navigation import route_greedy
 from superarm.roads.posterior import RoadGP, Trips
 from superarm.roads.problems.fleet import fleet_model, road_sizes
 
-from .checks import ANYWAY, KNOWN_VEHICLE, Energies, Finding, LogFindings, check_log
+from .checks import ANYWAY, KNOWN_VEHICLE, Finding, LogFindings, check_log
 from .metering import ExaminedTrip, examine_trip, split_trip
 from .reading import Energy, Reading, read_as
 from .records import LoggedTrip
+from .trip_energies import Energies
 
 _LEARNED = 3  # trips after which a vehicle's forecasts are its own
 
@@ -69,7 +70,7 @@ class Lesson:
             graph: The roads.
         """
         gp = self.posterior
-        record = gp.held
+        record = gp.track_record
         scales = gp.fitted
         flagged = []
         for outlier in gp.flagged:
@@ -103,8 +104,10 @@ class Lesson:
 
 def _step(trip: LoggedTrip) -> int:
     """The number by which a policy remembers a trip; no round of a run has it."""
-    digest = sha256(f"{trip.vehicle}\0{trip.name}".encode()).digest()
-    return 1 + MOST_ROUNDS + (int.from_bytes(digest[:7], "big") >> 4)
+    name = f"{trip.vehicle}\0{trip.name}"
+    digest = sha256(name.encode()).digest()
+    number = int.from_bytes(digest[:7], "big") >> 4
+    return 1 + MOST_ROUNDS + number
 
 
 def fleet_policy(graph: LineGraph, **options: Any) -> IndexPolicy:
@@ -167,25 +170,21 @@ def learn_trips(
         options = {}
     posterior = _road_posterior(policy, graph, options)
     log = _examine_log(graph, policy, posterior, trips, vehicles or {})
-    readings = read_as(
-        posterior,
-        graph,
-        {step: examined.metered for step, examined in log.examined.items()},
-        energy,
-    )
+    metered = {step: examined.metered for step, examined in log.examined.items()}
+    readings = read_as(posterior, graph, metered, energy)
     findings = _check(log.examined, readings)
     if findings.everywhere and not accept_unlikely:
         raise InputError(f"this log looks wrong: {findings.everywhere}. {ANYWAY}")
-    warnings = [
-        finding.describe(vehicle, accept_unlikely)
-        for vehicle, finding in findings.vehicles.items()
-    ]
+    warnings: list[str] = []
+    for vehicle, finding in findings.vehicles.items():
+        warnings.append(finding.describe(vehicle, accept_unlikely))
     refused = dict(log.refused)
     learned: dict[int, ExaminedTrip] = {}
     for step, examined in log.examined.items():
-        finding = findings.vehicles.get(examined.trip.vehicle)
-        if finding is not None and finding.refused and not accept_unlikely:
-            refused[examined.trip.label] = finding.message
+        trip = examined.trip
+        its_finding = findings.vehicles.get(trip.vehicle)
+        if its_finding is not None and its_finding.refused and not accept_unlikely:
+            refused[trip.label] = its_finding.message
             continue
         learned[step] = examined
         if examined.jump:
@@ -193,7 +192,8 @@ def learn_trips(
     if learned:
         parts: list[Trips] = []
         for step, examined in learned.items():
-            parts += split_trip(readings[step].learned, examined.jumps)
+            reading = readings[step]
+            parts += split_trip(reading.learned, examined.jumps)
         posterior.observe_trips(Trips.joined(parts))
         posterior.name_vehicles(log.vehicles)
         policy.note_steps(list(learned))
@@ -230,7 +230,7 @@ def _examine_log(
     names = posterior.vehicle_names
     for trip in trips:
         step = _step(trip)
-        if policy.knows(step) or step in log.examined:
+        if policy.has_learned(step) or step in log.examined:
             log.known += 1
             continue
         name = trip.vehicle
@@ -253,29 +253,34 @@ def _examine_log(
 
 
 def _check(
-    trips: Mapping[int, ExaminedTrip], readings: Mapping[int, Reading]
+    trips: Mapping[int, ExaminedTrip],
+    readings: Mapping[int, Reading],
 ) -> LogFindings:
     """What looks wrong with these trips, whether motion is subtracted from their energies or not.
 
     Motion in raw energies may look like an error; an error that remains without it is one.
     """
-    findings = check_log((trip.trip.vehicle, trip.energies) for trip in trips.values())
-    if not findings.vehicles or not any(readings[step].raw for step in trips):
+    as_metered = [(trip.trip.vehicle, trip.energies) for trip in trips.values()]
+    findings = check_log(as_metered)
+    has_raw = any(readings[step].raw for step in trips)
+    if not findings.vehicles or not has_raw:
         return findings
+
     without_motion = []
-    for step, trip in trips.items():
-        metered = readings[step].by_edge.rewards + trip.known
-        energies = trip.energies._replace(metered=metered)
-        without_motion.append((trip.trip.vehicle, energies))
+    for step, examined in trips.items():
+        metered = readings[step].by_edge.rewards + examined.known
+        energies = examined.energies._replace(metered=metered)
+        without_motion.append((examined.trip.vehicle, energies))
     remaining = check_log(without_motion).vehicles
+
     confirmed: dict[str, Finding] = {}
-    for name, finding in findings.vehicles.items():
-        energies_of_vehicle = [
-            trip.energies for trip in trips.values() if trip.trip.vehicle == name
-        ]
-        if name in remaining or not _is_about_right(energies_of_vehicle):
-            confirmed[name] = finding
-    everywhere = findings.everywhere if confirmed == findings.vehicles else None
+    for vehicle, finding in findings.vehicles.items():
+        its_energies = [energies for name, energies in as_metered if name == vehicle]
+        if vehicle in remaining or not _is_about_right(its_energies):
+            confirmed[vehicle] = finding
+    everywhere = None
+    if confirmed == findings.vehicles:
+        everywhere = findings.everywhere
     return LogFindings(vehicles=confirmed, everywhere=everywhere)
 
 
@@ -284,13 +289,19 @@ def _is_about_right(trips: list[Energies]) -> bool:
 
     Along a whole trip motion adds up to little.
     """
-    ratios = [float(trip.metered.sum()) / (trip.forecast or 1.0) for trip in trips]
+    ratios = []
+    for trip in trips:
+        metered = float(trip.metered.sum())
+        ratios.append(metered / (trip.forecast or 1.0))
+    typical = np.median(ratios)
     least, most = KNOWN_VEHICLE.refused
-    return bool(least < np.median(ratios) < most)
+    return bool(least < typical < most)
 
 
 def _road_posterior(
-    policy: IndexPolicy, graph: LineGraph, options: Mapping[str, Any]
+    policy: IndexPolicy,
+    graph: LineGraph,
+    options: Mapping[str, Any],
 ) -> RoadGP:
     """The posterior of a policy that learned on these roads with these options."""
     posterior = policy.posterior

@@ -15,10 +15,10 @@ from superarm.roads.posterior import RoadGP, Trips
 from superarm.roads.problems.fleet import road_rows
 from superarm.roads.rows import Column
 
-from .checks import Energies
 from .reading import MeteredTrip
 from .records import LoggedTrip
 from .tables import MOST_WH
+from .trip_energies import Energies
 
 _JUMP = 500.0  # metres between consecutive edges, above which a trip is learned as two
 _GAP = 0.05  # share of a section that may be missing between its edges
@@ -45,8 +45,9 @@ class _Route(NamedTuple):
 
     def summed(self, values: Floats) -> Floats:
         """Σ of what the edges of each section cost, (k,) or (k − 1,) becomes (r,)."""
+        section = self.section[: len(values)]
         total = np.zeros(self.sections)
-        np.add.at(total, self.section[: len(values)], values)
+        np.add.at(total, section, values)
         return total
 
 
@@ -73,16 +74,15 @@ def examine_trip(
     gaps = gaps_between(graph, route.edges)
     _check_direction(graph, route.edges)
     _check_gaps(graph, route, gaps)
-    # −1 where edges between are missing.
-    turns = graph.turns_between(route.edges.tolist())
-    turn_costs = np.where(turns < 0, 0.0, vehicle.turn_energy(graph, turns))
-    known = np.zeros(route.sections)
-    np.add.at(known, route.section, vehicle.potential(graph.rise[route.edges]))
-    np.add.at(known, route.section[:-1], turn_costs)
-    metered = np.array([section.energy for section in trip.sections])
+
+    turn_costs = _turn_costs(graph, vehicle, route)
+    known = _known_energies(graph, vehicle, route, turn_costs)
     keys = road_rows(graph, vehicle, number, route.edges)
     expected = route.summed(keys[:, Column.EXPECTED])
-    forecast = posterior.total(keys)[0] if posterior.trips else float(expected.sum())
+    forecast = float(expected.sum())
+    if posterior.trips:
+        forecast, _ = posterior.total(keys)
+    metered = np.array([section.energy for section in trip.sections])
     energies = Energies(
         metered=metered,
         model=expected + known,
@@ -92,9 +92,7 @@ def examine_trip(
         known_vehicle=known_vehicle,
     )
     net = Trips.of_one(keys, route.section, metered - known)
-    # One energy is not split: a hole in its section is small beside it, or it was refused above.
-    between_sections = route.section[1:] != route.section[:-1]
-    jumps = np.flatnonzero((gaps > _JUMP) & between_sections)
+    jumps = _find_jumps(route, gaps)
     return ExaminedTrip(
         trip=trip,
         metered=MeteredTrip(vehicle, net, _speeds_of(trip)),
@@ -106,18 +104,24 @@ def examine_trip(
 
 
 def _check_trip(trip: LoggedTrip) -> None:
-    has_edges = trip.sections and all(section.edges for section in trip.sections)
-    if trip.unread or not has_edges:
-        raise InputError(trip.unread or "it has no edges")
+    if trip.unread:
+        raise InputError(trip.unread)
+    has_edges = [bool(section.edges) for section in trip.sections]
+    if not has_edges or not all(has_edges):
+        raise InputError("it has no edges")
     for section in trip.sections:
         as_number(section.energy, "energy_wh", -MOST_WH, MOST_WH)
 
 
 def _route_of(graph: LineGraph, trip: LoggedTrip) -> _Route:
-    edges = [graph.number(edge) for section in trip.sections for edge in section.edges]
-    counts = [len(section.edges) for section in trip.sections]
-    section = np.repeat(np.arange(len(counts)), counts)
-    return _Route(np.array(edges), section, len(counts))
+    edges: list[int] = []
+    counts: list[int] = []
+    for section in trip.sections:
+        edges += [graph.number(edge) for edge in section.edges]
+        counts.append(len(section.edges))
+    numbers = np.arange(len(counts))
+    section_of_edge = np.repeat(numbers, counts)
+    return _Route(np.array(edges), section_of_edge, len(counts))
 
 
 def _speeds_of(trip: LoggedTrip) -> Floats:
@@ -126,8 +130,43 @@ def _speeds_of(trip: LoggedTrip) -> Floats:
     return np.array(speeds, dtype=np.float64)
 
 
+def _turn_costs(graph: LineGraph, vehicle: Vehicle, route: _Route) -> Floats:
+    """Wh of the turn behind each edge but the last, (k − 1,)."""
+    turns = graph.turns_between(route.edges)
+    energies = vehicle.turn_energy(graph, turns)
+    is_missing = turns < 0  # edges between are missing
+    return np.where(is_missing, 0.0, energies)
+
+
+def _known_energies(
+    graph: LineGraph,
+    vehicle: Vehicle,
+    route: _Route,
+    turn_costs: Floats,
+) -> Floats:
+    """Wh of each section that are stored in height, and that turns add, (r,)."""
+    rise = graph.rise[route.edges]
+    known = route.summed(vehicle.potential(rise))
+    np.add.at(known, route.section[:-1], turn_costs)
+    return known
+
+
+def _find_jumps(route: _Route, gaps: Floats) -> Ints:
+    """Edges behind which a trip jumps.
+
+    One energy is not split: a hole in its section is small beside it, or it was refused.
+    """
+    section = route.section
+    is_between_sections = section[1:] != section[:-1]
+    is_far = gaps > _JUMP
+    return np.flatnonzero(is_far & is_between_sections)
+
+
 def _reverse_energies(
-    graph: LineGraph, vehicle: Vehicle, route: _Route, turn_costs: Floats
+    graph: LineGraph,
+    vehicle: Vehicle,
+    route: _Route,
+    turn_costs: Floats,
 ) -> Floats:
     """Wh that the model expects of each section in the other direction, (r,)."""
     edges = route.edges
@@ -140,7 +179,11 @@ def _reverse_energies(
 
 
 def _describe_jumps(
-    graph: LineGraph, trip: LoggedTrip, edges: Ints, gaps: Floats, jumps: Ints
+    graph: LineGraph,
+    trip: LoggedTrip,
+    edges: Ints,
+    gaps: Floats,
+    jumps: Ints,
 ) -> str:
     """A warning about the first jump of a trip; "" if there is none."""
     if len(jumps):
@@ -169,9 +212,11 @@ def gaps_between(graph: LineGraph, route: Ints) -> Floats:
     """
     network = graph.network
     edges = graph.edges[route]
-    ends = network.junctions[network.head[edges], :2]
-    starts = network.junctions[network.tail[edges], :2]
-    dx, dy = (starts[1:] - ends[:-1]).T
+    heads = network.head[edges[:-1]]
+    tails = network.tail[edges[1:]]
+    ends = network.junctions[heads, :2]
+    starts = network.junctions[tails, :2]
+    dx, dy = (starts - ends).T
     return np.asarray(np.hypot(dx, dy))
 
 
@@ -196,9 +241,12 @@ def _check_gaps(graph: LineGraph, route: _Route, gaps: Floats) -> None:
     """Refuse one energy of edges that are far apart."""
     section = route.section
     is_within = section[:-1] == section[1:]
-    missing = np.bincount(section[1:][is_within], gaps[is_within], route.sections)
-    lengths = np.bincount(section, graph.length[route.edges])
-    too_long = missing > np.maximum(_GAP * lengths, _LEAST_GAP)
+    section_of_gap = section[1:][is_within]
+    missing = np.bincount(section_of_gap, gaps[is_within], route.sections)
+    edge_lengths = graph.length[route.edges]
+    lengths = np.bincount(section, edge_lengths)
+    most_missing = np.maximum(_GAP * lengths, _LEAST_GAP)
+    too_long = missing > most_missing
     if too_long.any():
         metres = missing[too_long][0]
         raise InputError(
@@ -219,17 +267,17 @@ def split_trip(trip: Trips, arms: list[int]) -> list[Trips]:
     """
     parts = []
     begins = [0, *arms]
-    ends = [*arms, len(trip.of)]
+    ends = [*arms, len(trip.keys)]
     for begin, end in zip(begins, ends, strict=True):
-        first = int(trip.of[begin])
-        of = trip.of[begin:end] - first
-        count = int(of[-1]) + 1
-        rewards = slice(first, first + count)
+        first_reward = int(trip.reward_of_arm[begin])
+        reward_of_arm = trip.reward_of_arm[begin:end] - first_reward
+        count = int(reward_of_arm[-1]) + 1
+        rewards = slice(first_reward, first_reward + count)
         numbers = np.full(len(trip.rewards), -1)
         numbers[rewards] = np.arange(count)
         part = Trips.of_one(
             trip.keys[begin:end],
-            of,
+            reward_of_arm,
             trip.rewards[rewards],
             borders=trip.borders.of_rewards(numbers),
         )

@@ -13,6 +13,7 @@ drives. Totals from rest to rest are both raw and net.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import Literal, NamedTuple
@@ -61,7 +62,9 @@ class MeteredTrip(NamedTuple):
     @property
     def is_informative(self) -> bool:
         """Whether it has edges or speeds: a total from rest to rest is raw and net."""
-        return len(self.net.rewards) > 1 or not np.isnan(self.speeds).all()
+        has_edges = len(self.net.rewards) > 1
+        is_missing = np.isnan(self.speeds)
+        return has_edges or not is_missing.all()
 
     def without_motion(self, graph: LineGraph, *, at_rest: bool) -> Trips:
         """The trip as it is learned if its energies are raw, edge by edge.
@@ -72,7 +75,12 @@ class MeteredTrip(NamedTuple):
         """
         route = edges_of(self.net.keys)
         return with_motion(
-            graph, self.vehicle, self.net, route, at_rest=at_rest, speeds=self.speeds
+            graph,
+            self.vehicle,
+            self.net,
+            route,
+            at_rest=at_rest,
+            speeds=self.speeds,
         )
 
     def sections(self, graph: LineGraph) -> Ints:
@@ -81,7 +89,8 @@ class MeteredTrip(NamedTuple):
         Args:
             graph: The roads.
         """
-        return sections_of(graph, self.net, edges_of(self.net.keys), self.speeds)
+        route = edges_of(self.net.keys)
+        return sections_of(graph, self.net, route, self.speeds)
 
 
 class Reading(NamedTuple):
@@ -110,7 +119,7 @@ def read_as(
         trips: The trips by step.
         energy: What their energies contain; with "auto" it is detected for each vehicle.
     """
-    net = {step: Reading(trip.net, trip.net, False) for step, trip in trips.items()}
+    net = _read_as_net(trips)
     if energy == "net":
         return net
     sections = {step: trip.sections(graph) for step, trip in trips.items()}
@@ -122,32 +131,65 @@ def read_as(
     if energy == "auto":
         readings.append(net)
         head_start = np.append(head_start, _CLEARLY)
+    steps_of = _steps_by_vehicle(trips)
     compared = [_in_sections(reading, sections) for reading in readings]
-    steps_of: dict[int, list[int]] = {}  # by vehicle
-    for step, trip in trips.items():
-        steps_of.setdefault(trip.number, []).append(step)
     evidence: dict[int, Floats] = {}
     for vehicle, steps in steps_of.items():
         informative = [step for step in steps if trips[step].is_informative]
         evidence[vehicle] = _evidence(posterior, compared, informative)
+
+    chosen: Readings = {}
     fleet_is_raw = posterior.holds_motion()
     if fleet_is_raw is None and energy == "auto" and evidence:
-        # The first log: all its vehicles decide together.
-        score = head_start + np.sum(list(evidence.values()), axis=0)
-        score[_Kind.NET] += _CLEARLY
-        fleet_is_raw = int(np.argmax(score)) != _Kind.NET
-    chosen: Readings = {}
+        fleet_is_raw = _is_first_log_raw(head_start, evidence)
     for vehicle, steps in steps_of.items():
         score = head_start + evidence[vehicle]
         if energy == "auto":
             was_raw = posterior.holds_motion(vehicle)
             if was_raw is None:
                 was_raw = fleet_is_raw
-            score += [_BEFORE, _BEFORE, 0.0] if was_raw else [0.0, 0.0, _BEFORE]
-        reading = readings[int(np.argmax(score))]
+            score += _nats_for_earlier_decision(was_raw)
+        likeliest = int(np.argmax(score))
+        reading = readings[likeliest]
         for step in steps:
             chosen[step] = reading[step]
     return {step: chosen[step] for step in trips}
+
+
+def _steps_by_vehicle(trips: Mapping[int, MeteredTrip]) -> dict[int, list[int]]:
+    """The steps of each vehicle's trips, by the vehicle's number."""
+    steps_of = defaultdict(list)
+    for step, trip in trips.items():
+        vehicle = trip.number
+        steps_of[vehicle].append(step)
+    return dict(steps_of)
+
+
+def _is_first_log_raw(head_start: Floats, evidence: Mapping[int, Floats]) -> bool:
+    """Whether a first log is raw: all its vehicles decide together."""
+    of_vehicles = list(evidence.values())
+    score = head_start + np.sum(of_vehicles, axis=0)
+    score[_Kind.NET] += _CLEARLY
+    likeliest = int(np.argmax(score))
+    return likeliest != _Kind.NET
+
+
+def _nats_for_earlier_decision(was_raw: bool | None) -> Floats:
+    """What an earlier decision adds to the evidence, nats, by :class:`_Kind`."""
+    nats = np.zeros(len(_Kind))
+    if was_raw:
+        nats[_Kind.RAW_FROM_REST] = _BEFORE
+        nats[_Kind.RAW_IN_MOTION] = _BEFORE
+    else:
+        nats[_Kind.NET] = _BEFORE
+    return nats
+
+
+def _read_as_net(trips: Mapping[int, MeteredTrip]) -> Readings:
+    readings: Readings = {}
+    for step, trip in trips.items():
+        readings[step] = Reading(by_edge=trip.net, learned=trip.net, raw=False)
+    return readings
 
 
 def _read_as_raw(
@@ -161,20 +203,26 @@ def _read_as_raw(
     for step, trip in trips.items():
         by_edge = trip.without_motion(graph, at_rest=at_rest)
         learned = by_edge.in_sections(sections[step])
-        readings[step] = Reading(by_edge, learned, True)
+        readings[step] = Reading(by_edge, learned, raw=True)
     return readings
 
 
-def _in_sections(readings: Readings, sections: Mapping[int, Ints]) -> dict[int, Trips]:
+def _in_sections(
+    readings: Readings,
+    sections: Mapping[int, Ints],
+) -> dict[int, Trips]:
     """The same sums of all readings, so that their densities can be compared."""
     trips = {}
     for step, reading in readings.items():
-        trips[step] = reading.by_edge.in_sections(sections[step])
+        section = sections[step]
+        trips[step] = reading.by_edge.in_sections(section)
     return trips
 
 
 def _evidence(
-    posterior: RoadGP, readings: list[dict[int, Trips]], informative: list[int]
+    posterior: RoadGP,
+    readings: list[dict[int, Trips]],
+    informative: list[int],
 ) -> Floats:
     """Nats by which each reading of a vehicle's trips is behind the likeliest, at most 0.
 
@@ -183,12 +231,14 @@ def _evidence(
     """
     if not informative:
         return np.zeros(len(readings))
-    densities = []
+    compared = informative[:_MOST_TRIPS]
+    rows = []
     for trips in readings:
-        some = [trips[step] for step in informative[:_MOST_TRIPS]]
-        densities.append(_log_densities(posterior, Trips.joined(some)))
-    table = np.array(densities)  # (readings, trips)
-    behind = np.maximum(table - table.max(axis=0), -_MOST_EVIDENCE)
+        joined = Trips.joined([trips[step] for step in compared])
+        rows.append(_log_densities(posterior, joined))
+    densities = np.array(rows)  # (readings, trips)
+    likeliest = densities.max(axis=0)
+    behind = np.maximum(densities - likeliest, -_MOST_EVIDENCE)
     return np.asarray(behind.sum(axis=1))
 
 
@@ -202,6 +252,8 @@ def _log_densities(posterior: RoadGP, trips: Trips) -> Floats:
     if not trips.borders:
         return usual
     sizes = _AS_EXPECTED * trips.borders.size
-    sharp = trips._replace(borders=trips.borders._replace(size=sizes))
+    sharp_borders = trips.borders._replace(size=sizes)
+    sharp = trips._replace(borders=sharp_borders)
     as_expected = posterior.log_densities(sharp, farthest=_FARTHEST)
-    return np.asarray(np.logaddexp(usual, as_expected) - np.log(2.0))
+    both = np.logaddexp(usual, as_expected)
+    return np.asarray(both - np.log(2.0))

@@ -119,17 +119,23 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
     lines = _read_lines(path)
     columns = lines[0].entries
     rows = _rows(path, lines)
-    if {"trip", *_TRACE_COLUMNS} <= set(columns):
+    is_trace = {"trip", *_TRACE_COLUMNS} <= set(columns)
+    if is_trace:
         points = [(_name(row), _point(row)) for row in rows]
         traces = _by_trip(path, points)
         return [_match_trip(name, graph, trace) for name, trace in traces]
     _check_columns(path, columns)
     column = "edge" if "edge" in columns else "edges"
     sections = [(_name(row), _section(row, column)) for row in rows]
-    return [
-        LoggedTrip(name=name.trip, vehicle=name.vehicle, sections=tuple(parts))
-        for name, parts in _by_trip(path, sections)
-    ]
+    trips = []
+    for name, parts in _by_trip(path, sections):
+        trip = LoggedTrip(
+            name=name.trip,
+            vehicle=name.vehicle,
+            sections=tuple(parts),
+        )
+        trips.append(trip)
+    return trips
 
 
 # --- the file --------------------------------------------------------------------------------
@@ -196,7 +202,8 @@ def _check_columns(path: Path, columns: list[str]) -> None:
 def _rows(path: Path, lines: list[_Line]) -> Iterator[_Row]:
     columns = lines[0].entries
     for number, entries in lines[1:]:
-        row = _Row(path, number, dict(zip(columns, entries, strict=False)))
+        by_column = dict(zip(columns, entries, strict=False))
+        row = _Row(path, number, by_column)
         if len(entries) > len(columns):
             raise row.error(
                 f"{len(entries)} entries for {len(columns)} columns; write decimals with a point"
@@ -205,7 +212,8 @@ def _rows(path: Path, lines: list[_Line]) -> Iterator[_Row]:
 
 
 def _by_trip(
-    path: Path, parts: list[tuple[_TripName, Part]]
+    path: Path,
+    parts: list[tuple[_TripName, Part]],
 ) -> list[tuple[_TripName, list[Part]]]:
     """The parts of each trip, which must follow one another."""
     if not parts:
@@ -245,12 +253,15 @@ def _point(row: _Row) -> _Point:
 def _section(row: _Row, column: str) -> TripSection:
     """What a row meters; ``column`` is "edge" or "edges"."""
     text = row.text(column)
-    edges = tuple(text.split()) if column == "edges" else (text.strip(),)
+    edges: tuple[str, ...] = (text.strip(),)
+    if column == "edges":
+        edges = tuple(text.split())
     if not edges or not all(edges):
         raise row.error(f"{column} must not be empty")
     start_speed = row.speed("start_speed_m_s")
     end_speed = row.speed("end_speed_m_s")
-    if (start_speed or 0.0) < 0.0 or (end_speed or 0.0) < 0.0:
+    speeds = (start_speed, end_speed)
+    if any(speed is not None and speed < 0.0 for speed in speeds):
         raise row.error("speeds must not be negative")
     if "energy_kwh" in row.entries:
         energy = 1000.0 * row.number("energy_kwh", MOST_WH / 1000.0)

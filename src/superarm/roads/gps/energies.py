@@ -24,7 +24,11 @@ class TraceSection(NamedTuple):
 
 
 def energies_along(
-    matched: MatchedTrace, times: Any, cumulative_wh: Any, *, doubt: float = 0.1
+    matched: MatchedTrace,
+    times: Any,
+    cumulative_wh: Any,
+    *,
+    doubt: float = 0.1,
 ) -> tuple[TraceSection, ...]:
     """Return what whole edges took, by a counter of energy.
 
@@ -48,21 +52,19 @@ def energies_along(
     if len(clock) < 2:
         return ()
     bounds = np.append(matched.enter, matched.leave[-1])  # seconds, (k + 1,)
-    boundaries = _Boundaries(bounds, _slack(clock, bounds), share)
-    spans: list[_Span] = []
-    changes = np.flatnonzero(np.diff(matched.whole, prepend=False, append=False))
-    for start, stop in changes.reshape(-1, 2).tolist():  # a row of whole edges
-        spans += boundaries.split(start, stop)
+    slack = _slack(clock, bounds)
+    boundaries = _Boundaries(bounds, slack, share)
     energy = np.interp(bounds, clock, counter)
     edges = matched.edges.tolist()
-    return tuple(
-        TraceSection(
-            edges=tuple(edges[span.begin : span.end]),
-            energy=float(energy[span.end] - energy[span.begin]),
-            seconds=float(bounds[span.end] - bounds[span.begin]),
+    sections = []
+    for begin, end in _sections_of(matched, boundaries):
+        section = TraceSection(
+            edges=tuple(edges[begin:end]),
+            energy=float(energy[end] - energy[begin]),
+            seconds=float(bounds[end] - bounds[begin]),
         )
-        for span in spans
-    )
+        sections.append(section)
+    return tuple(sections)
 
 
 class _Span(NamedTuple):
@@ -79,9 +81,10 @@ class _Boundaries(NamedTuple):
 
     def is_certain(self, begin: int, end: int) -> bool:
         """Return whether the ends of a section are certain enough."""
-        slack = self.slack[begin] + self.slack[end]
-        duration = self.seconds[end] - self.seconds[begin]
-        return bool(slack <= self.share * duration)
+        seconds, slack, share = self
+        duration = seconds[end] - seconds[begin]
+        uncertain = slack[begin] + slack[end]
+        return bool(uncertain <= share * duration)
 
     def split(self, start: int, stop: int) -> list[_Span]:
         """Split a row of whole edges into sections as short as they may be."""
@@ -91,16 +94,33 @@ class _Boundaries(NamedTuple):
             if self.is_certain(begin, end):
                 spans.append(_Span(begin, end))
                 begin = end
-        # Edges that remain join the section before them.
-        if begin < stop and spans and self.is_certain(spans[-1].begin, stop):
-            spans[-1] = _Span(spans[-1].begin, stop)
+        if begin < stop and spans:
+            # Edges that remain join the section before them.
+            last_begin = spans[-1].begin
+            if self.is_certain(last_begin, stop):
+                spans[-1] = _Span(last_begin, stop)
         return spans
+
+
+def _sections_of(matched: MatchedTrace, boundaries: _Boundaries) -> list[_Span]:
+    """Return the sections of all rows of whole edges."""
+    is_change = np.diff(matched.whole, prepend=False, append=False)
+    changes = np.flatnonzero(is_change)
+    rows = changes.reshape(-1, 2)  # where each begins and ends
+    spans: list[_Span] = []
+    for start, stop in rows.tolist():
+        spans += boundaries.split(start, stop)
+    return spans
 
 
 def _slack(clock: Floats, bounds: Floats) -> Floats:
     """Return (t − a)(b − t)/(b − a) of each boundary; infinite outside the readings."""
-    after = np.clip(np.searchsorted(clock, bounds), 1, len(clock) - 1)
-    since = bounds - clock[after - 1]
-    until = clock[after] - bounds
+    last = len(clock) - 1
+    after = np.searchsorted(clock, bounds)
+    after = np.clip(after, 1, last)
+    before = after - 1
+    since = bounds - clock[before]  # t − a
+    until = clock[after] - bounds  # b − t
     is_between = (since >= 0.0) & (until >= 0.0)
-    return np.where(is_between, since * until / (since + until), np.inf)
+    slack = since * until / (since + until)
+    return np.where(is_between, slack, np.inf)

@@ -22,27 +22,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Bools, Floats, Ints
-from superarm.core.errors import InfeasibleError, InputError
+from superarm.core.errors import InputError
 from superarm.core.inputs import as_features, as_number
-from superarm.core.shortest_paths import shortest_paths
 from superarm.roads.networks.line_graph import LineGraph
 
-from .street_map import SAMPLE, StreetMap, load_library, project, street_map
-from .traces import as_rising, norms, to_metres
+from .route_search import NEAR, Route, find_route, thin
+from .street_map import SAMPLE, StreetMap, project, street_map
+from .traces import as_rising, to_metres
 
-# Metres between points, above which the way between them is guessed.
-_LONGEST = 500.0
-# How far from its road a point may be: so many σ, and such a share of a gap.
-_NEAR = 10.0
-_REACH = 0.5
-# σ between points that are matched.
-_APART = 4.0
 # σ driven of an edge at an end of the trace for the edge to count.
 _ENDS = 2.0
-# Ways that are tracked for each point.
-_WIDTH = 10
-# Factor for each part without a point.
-_UNSEEN = 0.95
 # Metres: between these σ is estimated.
 _LEAST_NOISE = 5.0
 _MOST_NOISE = 50.0
@@ -120,34 +109,28 @@ def match_trace(
     sigma = as_number(noise, "noise", 0.1, 100.0)
 
     nearest_sample, _ = streets.tree.query(points)
-    on_road = np.flatnonzero(nearest_sample <= _NEAR * sigma + 0.5 * SAMPLE)
-    route = _find_route(graph, streets, points, _thin(points, on_road, sigma), sigma)
+    is_near = nearest_sample <= NEAR * sigma + 0.5 * SAMPLE
+    on_road = np.flatnonzero(is_near)
+    thinned = thin(points, on_road, sigma)
+    route = find_route(graph, streets, points, thinned, sigma)
     if not route.edges:
         raise InputError(
-            f"no point of the trace is within {_NEAR * sigma:g} m of a road of {graph.network.name}; "
+            f"no point of the trace is within {NEAR * sigma:g} m of a road of {graph.network.name}; "
             "is it the right network, and are longitude and latitude swapped?"
         )
     first_seen = route.matches[0].point
     last_seen = route.matches[-1].point
-    used = on_road[(on_road >= first_seen) & (on_road <= last_seen)]
+    is_used = (on_road >= first_seen) & (on_road <= last_seen)
+    used = on_road[is_used]
     projected = _project_on_route(streets, route, points, used)
-
-    along = projected.along
-    bounds = np.concatenate([[0.0], np.cumsum(streets.metres[route.edges])])
-    # A car that is just over a boundary when a trace begins or ends may not have been there at all.
-    first = np.searchsorted(bounds[1:] - _ENDS * sigma, along[0])
-    first = min(first, len(route.edges) - 1)
-    last = np.searchsorted(bounds[:-1] + _ENDS * sigma, along[-1])
-    last = max(last, first + 1)
-    # A junction belongs to the edge before it, as in SUMO's drives; courses meet in its middle.
-    bounds[1:-1] += 0.5 * graph.turn_length[graph.turn_numbers(route.edges)]
-    bounds = np.maximum.accumulate(bounds)
-    crossed = np.interp(bounds[first : last + 1], along, clock[used])
-    guessed = np.array(route.guessed[first:last])
-    number = np.arange(first, last)
-    is_inner = (number > first) & (number < last - 1)
+    driven, crossed = _time_boundaries(
+        graph, route, streets.metres[route.edges], projected.along, clock[used], sigma
+    )
+    guessed = np.array(route.guessed[driven])
+    is_inner = np.ones(len(guessed), dtype=np.bool_)
+    is_inner[[0, -1]] = False
     return MatchedTrace(
-        edges=np.array(route.edges[first:last]),
+        edges=np.array(route.edges[driven]),
         enter=crossed[:-1],
         leave=crossed[1:],
         whole=~guessed & is_inner,
@@ -156,6 +139,56 @@ def match_trace(
         worst=float(projected.distance.max()),
         missed=len(points) - len(used),
     )
+
+
+def _time_boundaries(
+    graph: LineGraph,
+    route: Route,
+    lengths: Floats,
+    along: Floats,
+    clock: Floats,
+    sigma: float,
+) -> tuple[slice, Floats]:
+    """Return the edges that were driven, and when their boundaries were crossed.
+
+    Args:
+        graph: The roads.
+        route: The route.
+        lengths: Metres of each of its edges, (k,).
+        along: Metres along the route of each point, (u,).
+        clock: The time of each point, seconds, (u,).
+        sigma: The noise of a point, metres.
+    """
+    bounds = np.append(0.0, np.cumsum(lengths))
+    driven = _driven_edges(bounds, along, sigma)
+    # A junction belongs to the edge before it, as in SUMO's drives; courses meet in its middle.
+    turns = graph.turn_numbers(route.edges)
+    bounds[1:-1] += 0.5 * graph.turn_length[turns]
+    bounds = np.maximum.accumulate(bounds)
+    driven_bounds = bounds[driven.start : driven.stop + 1]
+    crossed = np.interp(driven_bounds, along, clock)
+    return driven, crossed
+
+
+def _driven_edges(bounds: Floats, along: Floats, sigma: float) -> slice:
+    """Return the edges of a route that were driven.
+
+    A car that is just over a boundary when a trace begins or ends may not have been there at all.
+
+    Args:
+        bounds: Metres along the route where its edges begin, and its end, (k + 1,).
+        along: Metres along the route of each point, (u,).
+        sigma: The noise of a point, metres.
+    """
+    margin = _ENDS * sigma
+    begins = bounds[:-1]
+    ends = bounds[1:]
+    last_edge = len(ends) - 1
+    first = np.searchsorted(ends - margin, along[0])
+    first = min(int(first), last_edge)
+    stop = np.searchsorted(begins + margin, along[-1])
+    stop = max(int(stop), first + 1)
+    return slice(first, stop)
 
 
 def _as_clock(times: Any, count: int) -> Floats:
@@ -171,111 +204,15 @@ def _estimate_noise(streets: StreetMap, points: Floats) -> float:
     """
     count = min(_LOOKED_UP, len(streets.sampled))
     _, samples = streets.tree.query(points, k=count)
-    parts = streets.sampled[samples]
-    parts = parts.reshape(len(points), -1)  # (p, k)
+    sampled = streets.sampled[samples]
+    parts = sampled.reshape(len(points), -1)  # (p, k)
     begin = streets.begin[parts]
     end = streets.end[parts]
     projection = project(points[:, None, :], begin, end)
     nearest = projection.distance.min(axis=1)  # (p,)
     sigma = np.median(nearest) / _MEDIAN_SIGMAS
-    return float(np.clip(sigma, _LEAST_NOISE, _MOST_NOISE))
-
-
-def _thin(points: Floats, rows: Ints, sigma: float) -> Ints:
-    """Return rows of points at least 4σ from the one before, and the last row."""
-    thinned: list[int] = []
-    for row in rows.tolist():
-        is_end = not thinned or row == rows[-1]
-        if is_end or norms(points[row] - points[thinned[-1]]) >= _APART * sigma:
-            thinned.append(row)
-    return np.array(thinned, dtype=np.intp)
-
-
-class _PointOnRoute(NamedTuple):
-    point: int  # its row in the trace
-    place: int  # of its edge in the route
-
-
-class _Route(NamedTuple):
-    edges: list[int]
-    guessed: list[bool]  # of each edge
-    matches: list[_PointOnRoute]  # of every point that was matched
-
-    def add_guess(self, way: list[int]) -> None:
-        """Add the edges of a way from the last edge, which then is guessed too."""
-        self.guessed[-1] = True
-        self.edges.extend(way)
-        self.guessed.extend(True for _ in way)
-
-
-def _find_route(
-    graph: LineGraph, streets: StreetMap, points: Floats, thinned: Ints, sigma: float
-) -> _Route:
-    route = _Route([], [], [])
-    gaps = norms(np.diff(points[thinned], axis=0))
-    stretches = np.split(thinned, np.flatnonzero(gaps > _LONGEST) + 1)
-    stretches.reverse()  # a stack, the first stretch on top
-    while stretches:
-        rows = stretches.pop()
-        if len(rows) == 0:
-            continue
-        states, matched = _match_stretch(streets, points[rows], sigma)
-        stretches.append(rows[matched:])
-        edges = [
-            streets.edge_of((state.edge_m.l1, state.edge_m.l2)) for state in states
-        ]
-        if route.edges and edges and route.edges[-1] != edges[0]:
-            way = _shortest_way(graph, route.edges[-1], edges[0])
-            route.add_guess(way[1:])
-        for state, edge in zip(states, edges, strict=True):
-            if not route.edges or route.edges[-1] != edge:
-                route.edges.append(edge)
-                route.guessed.append(False)
-            if state.is_emitting():
-                place = len(route.edges) - 1
-                route.matches.append(_PointOnRoute(int(rows[state.obs]), place))
-    return route
-
-
-def _match_stretch(
-    streets: StreetMap, points: Floats, sigma: float
-) -> tuple[list[Any], int]:
-    """Return the library's likeliest states from the first point on, and how many points they cover."""
-    gap = norms(np.diff(points, axis=0)).max(initial=0.0)
-    near = _NEAR * sigma
-    matcher = load_library("matcher.distance").DistanceMatcher(
-        streets,
-        obs_noise=2.0 * sigma,
-        obs_noise_ne=4.0 * sigma,
-        dist_noise=4.0 * sigma,
-        max_dist_init=near,
-        max_dist=near + _REACH * gap,
-        max_lattice_width=_WIDTH,
-        non_emitting_length_factor=_UNSEEN,
-    )
-    path, last = matcher.match([tuple(point) for point in points.tolist()])
-    if not path:
-        return [], 1
-    # The library looks for the last state in a set, whose order differs between processes.
-    ends = [state for state in matcher.lattice[last].values(0) if not state.stop]
-    states = [max(ends, key=lambda state: state.logprob)]
-    while states[-1].prev:
-        states.append(next(iter(states[-1].prev)))
-    states.reverse()
-    return states, last + 1
-
-
-def _shortest_way(graph: LineGraph, start: int, goal: int) -> list[int]:
-    """Return the edges of the shortest way, with both ends."""
-    turns = graph.successors.astype(np.float64)
-    turns.data = graph.length[turns.indices]
-    way = shortest_paths(turns, start).route_to(goal)
-    if way is None:
-        raise InfeasibleError(
-            f"the trace has a gap between edges {graph.ids[start]} and {graph.ids[goal]}, which no "
-            "route joins; match the points before and after the gap as two trips"
-        )
-    return way
+    clipped = np.clip(sigma, _LEAST_NOISE, _MOST_NOISE)
+    return float(clipped)
 
 
 class _PointsAlong(NamedTuple):
@@ -284,7 +221,10 @@ class _PointsAlong(NamedTuple):
 
 
 def _project_on_route(
-    streets: StreetMap, route: _Route, points: Floats, used: Ints
+    streets: StreetMap,
+    route: Route,
+    points: Floats,
+    used: Ints,
 ) -> _PointsAlong:
     """Project the points used on the route, each between the matched points around it.
 
@@ -292,28 +232,38 @@ def _project_on_route(
     """
     from scipy.optimize import isotonic_regression
 
-    parts = np.concatenate([streets.parts_of(edge) for edge in route.edges])
-    counts = np.diff(streets.first)[route.edges]
-    starts = np.concatenate([[0], np.cumsum(counts)])  # of edges among the parts
+    parts_of_edges = [streets.parts_of(edge) for edge in route.edges]
+    counts = [len(parts) for parts in parts_of_edges]
+    starts = np.append(0, np.cumsum(counts))  # of edges among the parts
+    parts = np.concatenate(parts_of_edges)
     lengths = streets.length[parts]
     metres_before = np.cumsum(lengths) - lengths
 
-    matched = np.array([match.point for match in route.matches])
-    places = np.array([match.place for match in route.matches])
-    after = np.searchsorted(matched, used)
-    before = np.where(matched[after] == used, after, after - 1)
+    first_places, last_places = _places_around(route, used)
+    begins = starts[first_places]
+    ends = starts[last_places + 1]
     along = np.empty(len(used))
     distance = np.empty(len(used))
-    for row, point in enumerate(used):
-        first_place = places[before[row]]
-        last_place = places[after[row]]
-        begin = starts[first_place]
-        end = starts[last_place + 1]
-        near = parts[begin:end]
-        projection = project(points[point], streets.begin[near], streets.end[near])
-        nearest = int(projection.distance.argmin())
+    for row, point in enumerate(points[used]):
+        begin = begins[row]
+        near = parts[begin : ends[row]]
+        part_begins = streets.begin[near]
+        part_ends = streets.end[near]
+        shares, distances = project(point, part_begins, part_ends)
+        nearest = int(distances.argmin())
         best = begin + nearest  # among the parts
-        distance[row] = projection.distance[nearest]
-        metres = projection.share[nearest] * lengths[best]
+        metres = shares[nearest] * lengths[best]
         along[row] = metres_before[best] + metres
+        distance[row] = distances[nearest]
     return _PointsAlong(isotonic_regression(along).x, distance)
+
+
+def _places_around(route: Route, used: Ints) -> tuple[Ints, Ints]:
+    """Return the places in the route of the points matched before and after each point used."""
+    matched, places = np.array(route.matches).T
+    after = np.searchsorted(matched, used)
+    is_matched = matched[after] == used
+    # A point that was matched is itself the one before and after.
+    before = after - 1
+    before = np.where(is_matched, after, before)
+    return places[before], places[after]

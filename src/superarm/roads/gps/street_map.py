@@ -60,51 +60,69 @@ class StreetMap:
 
         courses, labels = _label_courses(graph)
         counts = [len(course) - 1 for course in courses]
+        part_ends = np.cumsum(counts)
         # Edge i has the parts first[i] … first[i + 1] − 1, (n + 1,).
-        self.first = np.concatenate([[0], np.cumsum(counts)])
+        self.first = np.concatenate([[0], part_ends])
         edges = np.arange(len(graph))
         self.edge = np.repeat(edges, counts)  # of each part
-        self.begin = np.concatenate([course[:-1] for course in courses])
-        self.end = np.concatenate([course[1:] for course in courses])
+        begins = [course[:-1] for course in courses]
+        ends = [course[1:] for course in courses]
+        self.begin = np.concatenate(begins)
+        self.end = np.concatenate(ends)
         self.step = self.end - self.begin
         self.length = norms(self.step)
-        self.metres = np.add.reduceat(self.length, self.first[:-1])  # of each edge
+        first_parts = self.first[:-1]
+        self.metres = np.add.reduceat(self.length, first_parts)  # of each edge
         self._number = {label: part for part, label in enumerate(labels)}
         self._parts = self._library_parts(labels)
         self._next = self._following_parts(graph)
 
-        samples = np.ceil(self.length / SAMPLE).astype(int) + 1  # of each part
+        intervals = np.ceil(self.length / SAMPLE)
+        samples = intervals.astype(int) + 1  # of each part
         parts = np.arange(len(labels))
         self.sampled = np.repeat(parts, samples)  # the part of each sample
-        shares = np.concatenate([np.linspace(0.0, 1.0, count) for count in samples])
-        offsets = shares[:, None] * self.step[self.sampled]
-        self.tree = cKDTree(self.begin[self.sampled] + offsets)
+        places = self._sample_places(samples)
+        self.tree = cKDTree(places)
+
+    def _sample_places(self, samples: Ints) -> Floats:
+        """Return places on all parts, so many on each, from its begin to its end, (·, 2)."""
+        shares = [np.linspace(0.0, 1.0, count) for count in samples]
+        share = np.concatenate(shares)
+        steps = self.step[self.sampled]
+        begins = self.begin[self.sampled]
+        return begins + share[:, None] * steps
 
     def _library_parts(self, labels: list[Label]) -> list[tuple[Any, ...]]:
         """Return parts as the library wants them: label and place of one end, then of the other."""
+        begins = self.begin.tolist()
+        ends = self.end.tolist()
         parts: list[tuple[Any, ...]] = []
-        places = zip(self.begin.tolist(), self.end.tolist(), strict=True)
-        for label, (begin, end) in zip(labels, places, strict=True):
+        for number, label in enumerate(labels):
             begin_label, end_label = label
-            part = (begin_label, tuple(begin), end_label, tuple(end))
+            begin = tuple(begins[number])
+            end = tuple(ends[number])
+            part = (begin_label, begin, end_label, end)
             parts.append(part)
         return parts
 
     def _following_parts(self, graph: LineGraph) -> list[list[int]]:
         """Return the parts that may follow each part."""
+        parts = len(self.edge)
         first_parts = self.first[:-1].tolist()  # of each edge
         last_parts = (self.first[1:] - 1).tolist()
-        following = [[part + 1] for part in range(len(self.edge))]
+        following = [[part + 1] for part in range(parts)]
         for last in last_parts:
             following[last] = []
         for before, after in graph.turns.tolist():
             last = last_parts[before]
-            following[last].append(first_parts[after])
+            first = first_parts[after]
+            following[last].append(first)
         return following
 
     def edge_of(self, label: Label) -> int:
         """Return the edge that a part belongs to."""
-        return int(self.edge[self._number[label]])
+        part = self._number[label]
+        return int(self.edge[part])
 
     def parts_of(self, edge: int) -> Ints:
         """Return the parts of an edge, in order."""
@@ -112,7 +130,8 @@ class StreetMap:
 
     def edges_nbrto(self, label: Label) -> list[Any]:
         """Return the parts that may follow; the library calls this."""
-        return [self._parts[part] for part in self._next[self._number[label]]]
+        part = self._number[label]
+        return [self._parts[following] for following in self._next[part]]
 
     def edges_closeto(self, place: tuple[float, float], max_dist: float) -> list[Any]:
         """Return parts near a place; the library calls this.
@@ -124,11 +143,14 @@ class StreetMap:
         Returns:
             For each part its distance, the part, its nearest point and the share before that.
         """
-        samples = self.tree.query_ball_point(place, max_dist + 0.5 * SAMPLE)
+        farthest_sample = max_dist + 0.5 * SAMPLE
+        samples = self.tree.query_ball_point(place, farthest_sample)
         near = np.unique(self.sampled[samples])
-        projection = project(np.array(place), self.begin[near], self.end[near])
+        begin = self.begin[near]
+        end = self.end[near]
+        projection = project(np.array(place), begin, end)
         offset = projection.share[:, None] * self.step[near]
-        nearest = self.begin[near] + offset
+        nearest = begin + offset
         rows = zip(
             near.tolist(),
             projection.distance.tolist(),
@@ -139,7 +161,8 @@ class StreetMap:
         close = []
         for part, distance, point, share in rows:
             if distance <= max_dist:
-                close.append((distance, *self._parts[part], tuple(point), share))
+                entry = (distance, *self._parts[part], tuple(point), share)
+                close.append(entry)
         return close
 
 
@@ -157,18 +180,21 @@ def _label_courses(graph: LineGraph) -> tuple[list[Floats], list[Label]]:
     seen_ends: set[Label] = set()
     free_label = len(network.junction_ids)
     for edge in graph.edges:
-        ends = (int(network.tail[edge]), int(network.head[edge]))
-        course = network.junctions[ends, :2]
+        tail = int(network.tail[edge])
+        head = int(network.head[edge])
+        course = network.junctions[(tail, head), :2]
         if network.shapes is not None:
             course = _simplify(network.shapes[edge])
         # Two straight edges between the same junctions would have the same label.
-        if len(course) == 2 and ends in seen_ends:
-            course = np.insert(course, 1, course.mean(axis=0), axis=0)
-        seen_ends.add(ends)
-        inner = range(free_label, free_label + len(course) - 2)
-        free_label += len(inner)
-        labels += pairwise([ends[0], *inner, ends[1]])
+        if len(course) == 2 and (tail, head) in seen_ends:
+            middle = course.mean(axis=0)
+            course = np.insert(course, 1, middle, axis=0)
+        seen_ends.add((tail, head))
         courses.append(course)
+        inner_count = len(course) - 2
+        inner = range(free_label, free_label + inner_count)
+        free_label += inner_count
+        labels += pairwise([tail, *inner, head])
     return courses, labels
 
 
@@ -184,7 +210,8 @@ def _simplify(course: Floats) -> Floats:
         if distance.max() > _TOLERANCE:
             farthest = begin + int(distance.argmax())
             points.add(farthest)
-            stretches += [(begin, farthest), (farthest, end)]
+            stretches.append((begin, farthest))
+            stretches.append((farthest, end))
     return course[sorted(points)]
 
 
@@ -205,7 +232,9 @@ def project(point: Floats, begin: Floats, end: Floats) -> Projection:
     """
     step = end - begin
     offset = point - begin
-    square = (step**2).sum(axis=-1)
-    along = (offset * step).sum(axis=-1)
-    share = np.clip(along / np.where(square > 0.0, square, 1.0), 0.0, 1.0)
-    return Projection(share, norms(offset - share[..., None] * step))
+    square = np.sum(step**2, axis=-1)
+    along = np.sum(offset * step, axis=-1)
+    divisor = np.where(square > 0.0, square, 1.0)
+    share = np.clip(along / divisor, 0.0, 1.0)
+    away = offset - share[..., None] * step
+    return Projection(share, norms(away))

@@ -19,6 +19,8 @@ _PAUSE = 120.0
 # m/s and metres between points, above both of which a trace is split.
 _FASTEST = 70.0
 _FAR = 200.0
+# Terms of a cubic: its powers 0 to 3.
+_CUBIC = 4
 # Metres by which longitudes and latitudes may disagree with x and y.
 _FITS = 1.0
 
@@ -43,12 +45,15 @@ def pieces_of(graph: LineGraph, places: Any, times: Any) -> list[slice]:
     seconds = np.diff(clock)
     if not len(seconds):
         return [slice(0, len(clock))]
-    metres = norms(np.diff(points, axis=0))
-    longest_pause = np.maximum(_PAUSE, 10.0 * np.median(seconds))
+    steps = np.diff(points, axis=0)
+    metres = norms(steps)
+    usual_pause = np.median(seconds)
+    longest_pause = np.maximum(_PAUSE, 10.0 * usual_pause)
     is_late = seconds > longest_pause
     is_far = metres > _FAR
-    is_far &= metres > _FASTEST * seconds
-    jumps = np.flatnonzero(is_late | is_far) + 1
+    is_too_fast = metres > _FASTEST * seconds
+    is_jump = is_late | (is_far & is_too_fast)
+    jumps = np.flatnonzero(is_jump) + 1
     ends = [0, *jumps.tolist(), len(clock)]
     return [slice(begin, end) for begin, end in pairwise(ends)]
 
@@ -64,8 +69,9 @@ def as_rising(values: Any, name: str, length: int | None = None) -> Floats:
     vector = as_vector(values, name, length)
     falls = np.flatnonzero(np.diff(vector) <= 0.0)
     if len(falls):
-        before = vector[falls[0]]
-        after = vector[falls[0] + 1]
+        first = falls[0]
+        before = vector[first]
+        after = vector[first + 1]
         raise InputError(
             f"{name} must rise, but {after:g} follows {before:g}; sort the log by time"
         )
@@ -85,23 +91,29 @@ def to_metres(network: RoadNetwork, lon_lat: Floats) -> Floats:
     known = mercator(network.on_earth("give places in metres"))  # (j,)
     target = network.junctions[:, :2] @ COMPLEX  # (j,)
     middle = known.mean()
-    scale = np.abs(known - middle).max() or 1.0
-    powers = np.arange(min(4, len(known)))
-    unit = (known - middle) / scale
+    offsets = known - middle
+    scale = np.abs(offsets).max() or 1.0
+    terms_used = min(_CUBIC, len(known))
+    powers = np.arange(terms_used)
+    unit = offsets / scale
     terms = unit[:, None] ** powers
-    factors = np.linalg.lstsq(terms, target)[0]
-    error = np.abs(terms @ factors - target).max()
+    factors, *_ = np.linalg.lstsq(terms, target)
+    errors = np.abs(terms @ factors - target)
+    error = errors.max()
     if error > _FITS:
         raise InputError(
             f"{network.name}: longitudes and latitudes are up to {error:.1f} m off its x and y; "
             "give places in metres"
         )
-    point_unit = (mercator(lon_lat) - middle) / scale
+    points = mercator(lon_lat)
+    point_unit = (points - middle) / scale
     point_terms = point_unit[:, None] ** powers
     return pairs(point_terms @ factors)
 
 
 def norms(vectors: Floats) -> Floats:
     """Return the lengths of vectors, (…, 2)."""
-    lengths: Floats = np.hypot(vectors[..., 0], vectors[..., 1])
+    x = vectors[..., 0]
+    y = vectors[..., 1]
+    lengths: Floats = np.hypot(x, y)
     return lengths

@@ -54,8 +54,10 @@ class XmlFile:
             line: Its line; by default that of the element now being handled.
         """
         if len(message) > _MESSAGE:  # it quotes what is in the file
-            message = f"{message[: _MESSAGE // 2]} … {message[-_MESSAGE // 2 :]}"
-        return InputError(f"{self.path}: line {line or self.line}: {message}")
+            half = _MESSAGE // 2
+            message = f"{message[:half]} … {message[-half:]}"
+        number = line or self.line
+        return InputError(f"{self.path}: line {number}: {message}")
 
     def read(
         self,
@@ -81,9 +83,8 @@ class XmlFile:
         except InputError:
             raise
         except expat.ExpatError as error:
-            raise self.fault(
-                f"not XML: {expat.ErrorString(error.code)}", error.lineno
-            ) from None
+            reason = expat.ErrorString(error.code)
+            raise self.fault(f"not XML: {reason}", error.lineno) from None
         except (LookupError, ValueError) as error:
             # The file declares an unknown encoding.
             raise self.fault(f"not XML: {error}") from None
@@ -92,12 +93,13 @@ class XmlFile:
 
     def _parse(self, file: BinaryIO, copy_to: BinaryIO | None) -> None:
         parser = self._parser
-        fed = 0
+        read_bytes = 0
         while chunk := file.read(_CHUNK):
             parser.Parse(chunk, False)
-            fed += len(chunk)
+            read_bytes += len(chunk)
+            element_begin = max(parser.CurrentByteIndex, 0)
             # An unfinished element is parsed again with every chunk: a long one takes ages.
-            if fed - max(parser.CurrentByteIndex, 0) > _LONGEST:
+            if read_bytes - element_begin > _LONGEST:
                 raise self.fault(
                     f"an element of more than {_LONGEST} bytes begins here; no road has one"
                 )

@@ -85,11 +85,13 @@ def read_cached(
     if cached_network is not None:
         return cached_network
     network = read()
-    if len(network.edge_ids) >= least_edges and os.access(path.parent, os.W_OK):
+    is_large = len(network.edge_ids) >= least_edges
+    if is_large and os.access(path.parent, os.W_OK):
         # A full disk, or an id that is no text: then there is no cache.
         with suppress(OSError, ValueError):
             if _digest(path) == content:
-                _write(cache, pack_network(network, key))
+                data = pack_network(network, key)
+                _write(cache, data)
     return network
 
 
@@ -151,9 +153,12 @@ def _open(cache: Path, path: Path) -> BinaryIO:
         source = path.stat()
         if not stat.S_ISREG(facts.st_mode):
             raise InputError("it is not a regular file")
-        if hasattr(os, "geteuid") and facts.st_uid not in (os.geteuid(), source.st_uid):
-            raise InputError("it belongs to somebody else")
-        if facts.st_size > max(_SMALL, _GROWTH * source.st_size):
+        if hasattr(os, "geteuid"):  # Windows has no owners
+            trusted_owners = (os.geteuid(), source.st_uid)
+            if facts.st_uid not in trusted_owners:
+                raise InputError("it belongs to somebody else")
+        most_bytes = max(_SMALL, _GROWTH * source.st_size)
+        if facts.st_size > most_bytes:
             raise InputError("it is far too large")
     except BaseException:
         file.close()

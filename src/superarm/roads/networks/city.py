@@ -56,17 +56,28 @@ def generate_city(
     # The order of the draws is part of what a seed means.
     rng = stream(seed, "city", 0)
     land = draw_land(edges, rng)
-    streets = cut_streets(draw_streets(land, rng), land, edges)
+    all_streets = draw_streets(land, rng)
+    streets = cut_streets(all_streets, land, edges)
     height = land.height(streets.places)
     bent_places = streets.places + land.bend(streets.places)
     streets = streets._replace(places=bent_places.round(2))
     # To the centimetre, and not below the straight line.
-    length = np.ceil(np.abs(streets.spans()) * 100.0 - 1e-6) / 100.0
+    centimetres = np.abs(streets.spans()) * 100.0
+    length = np.ceil(centimetres - 1e-6) / 100.0
+    height = height * _height_scale(streets, height, length, hills)
+    name = f"city-{edges}-{seed}"
+    return _build_network(name, streets, height.round(2), length, rng)
+
+
+def _height_scale(
+    streets: Streets, height: Floats, length: Floats, hills: float
+) -> float:
+    """Return the factor that makes one street in fifty as steep as it should be."""
     first_height, second_height = height[streets.ends].T
-    grade = np.abs(second_height - first_height) / length
-    steep = np.quantile(grade, 0.98)
-    height = (height * (hills * _STEEP / steep)).round(2)
-    return _build_network(f"city-{edges}-{seed}", streets, height, length, rng)
+    climb = np.abs(second_height - first_height)
+    steep = np.quantile(climb / length, 0.98)
+    scale: float = hills * _STEEP / steep
+    return scale
 
 
 def _build_network(
@@ -89,11 +100,13 @@ def _build_network(
     is_back = is_back[connected]
     used_places, ends = np.unique(ends[connected], return_inverse=True)
     tail, head = ends.reshape(-1, 2).T
-    junctions = np.column_stack([pairs(streets.places), height])[used_places]
+    all_junctions = np.column_stack([pairs(streets.places), height])
+    junctions = all_junctions[used_places]
     permits = _permits(streets.road[street])
+    first, second = turns.T
     turn_permits = {}
     for vehicle_class, may_use in permits.items():
-        turn_permits[vehicle_class] = may_use[turns[:, 0]] & may_use[turns[:, 1]]
+        turn_permits[vehicle_class] = may_use[first] & may_use[second]
     return RoadNetwork(
         name=name,
         junction_ids=tuple(f"j{place}" for place in range(len(used_places))),
@@ -113,17 +126,22 @@ def _speed_limits(streets: Streets, street: Ints) -> Floats:
     """Return the speed limit of each edge, km/h, (m,)."""
     road = streets.road[street]
     from_centre = np.abs(streets.places)
-    is_outside = from_centre[streets.ends[street, 0]] > 0.45 * from_centre.max()
+    first_end, _ = streets.ends[street].T
+    is_outside = from_centre[first_end] > 0.45 * from_centre.max()
+    is_calm = streets.calm[street]
+    is_ring = road == Road.RING
     is_fast = (road == Road.ARTERIAL) & is_outside
-    conditions = [streets.calm[street], road == Road.RING, is_fast]
-    return np.select(conditions, [30.0, 90.0, 70.0], 50.0)
+    return np.select([is_calm, is_ring, is_fast], [30.0, 90.0, 70.0], 50.0)
 
 
 def _edge_ids(streets: Streets, street: Ints, is_back: Bools) -> tuple[str, ...]:
-    sign = np.where(is_back, "-", "")
+    is_bridge = streets.bridge[street]
     is_ring = streets.road[street] == Road.RING
-    word = np.select([streets.bridge[street], is_ring], ["bridge", "ring"], "r")
-    ids = np.char.add(np.char.add(sign, word), street.astype(str))
+    sign = np.where(is_back, "-", "")
+    word = np.select([is_bridge, is_ring], ["bridge", "ring"], "r")
+    number = street.astype(str)
+    prefix = np.char.add(sign, word)
+    ids = np.char.add(prefix, number)
     return tuple(ids.tolist())
 
 
@@ -150,10 +168,7 @@ def _draw_turns(streets: Streets, street: Ints, ends: Ints, rng: Rng) -> Ints:
     angle = np.angle(heading[second] / heading[first])
     is_left = (angle > 0.7) & (angle < 2.7)
     is_main = streets.road >= Road.COLLECTOR
-    main_ends = streets.ends[is_main].ravel()
-    main_count = np.bincount(main_ends, minlength=places)
-    is_strict = rng.random(places) < _NO_LEFT
-    is_strict &= main_count >= 3
+    is_strict = _draw_strict_crossings(streets.ends[is_main], places, rng)
 
     first_street = street[first]
     is_uturn = first_street == street[second]
@@ -164,19 +179,31 @@ def _draw_turns(streets: Streets, street: Ints, ends: Ints, rng: Rng) -> Ints:
     is_banned &= _has_other_way(first, is_uturn | is_banned, edges)
     is_uturn &= _has_other_way(first, is_uturn | is_banned, edges)
     is_legal = ~(is_banned | is_uturn)
-    turns: Ints = np.stack([first, second], axis=1)[is_legal]
+    all_turns = np.stack([first, second], axis=1)
+    turns: Ints = all_turns[is_legal]
     return turns
+
+
+def _draw_strict_crossings(main_ends: Ints, places: int, rng: Rng) -> Bools:
+    """Draw the crossings of main roads where left turns are banned, (places,)."""
+    main_count = np.bincount(main_ends.ravel(), minlength=places)
+    is_strict: Bools = rng.random(places) < _NO_LEFT
+    is_strict &= main_count >= 3
+    return is_strict
 
 
 def _meeting_edges(tail: Ints, head: Ints, places: int) -> tuple[Ints, Ints]:
     """Return all pairs of edges of which the second leaves where the first ends, (c,) each."""
     by_tail = np.argsort(tail, kind="stable")
+    sorted_tail = tail[by_tail]
     # Edges that leave place p are by_tail[begins[p] : begins[p + 1]].
-    begins = np.searchsorted(tail[by_tail], np.arange(places + 1))
+    begins = np.searchsorted(sorted_tail, np.arange(places + 1))
     counts = np.diff(begins)
     first, number = repeated(counts[head])
-    begin = begins[head[first]]
-    return first, by_tail[begin + number]
+    meeting_place = head[first]
+    begin = begins[meeting_place]
+    second = by_tail[begin + number]
+    return first, second
 
 
 def _has_other_way(first: Ints, is_barred: Bools, edges: int) -> Bools:

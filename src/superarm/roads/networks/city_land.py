@@ -37,7 +37,8 @@ class Waves(NamedTuple):
         # One by one: a city may have a million points.
         waves = zip(self.vector, self.phase, self.amplitude, strict=True)
         for vector, phase, amplitude in waves:
-            total += amplitude * np.cos((points * vector.conj()).real + phase)
+            angle = (points * vector.conj()).real + phase
+            total += amplitude * np.cos(angle)
         return total
 
 
@@ -79,15 +80,18 @@ class Land(NamedTuple):
         middle = self.river.sum(downstream + 0.0)
         middle_ahead = self.river.sum(downstream + 1.0)  # a metre downstream
         slope = middle_ahead - middle
-        return np.abs(turned.imag - middle) / np.hypot(1.0, slope)
+        sideways = np.abs(turned.imag - middle)
+        return sideways / np.hypot(1.0, slope)
 
     def height(self, points: Points) -> Floats:
         """Return the height of the land, in no unit.
 
         Lowlands are flat, hills stand out of them, and the river is lowest.
         """
-        typical = np.sqrt((self.hills.amplitude**2).sum() / 2.0)
-        valley = (self.river_distance(points) / _VALLEY) ** 2
+        power = (self.hills.amplitude**2).sum() / 2.0
+        typical = np.sqrt(power)
+        river_distance = self.river_distance(points)
+        valley = (river_distance / _VALLEY) ** 2
         relative = self.hills.sum(points) / typical
         hills = np.logaddexp(0.0, (relative + 0.5) / _SOFT)
         height: Floats = hills * valley / (valley + 1.0)
@@ -96,7 +100,8 @@ class Land(NamedTuple):
 
 def draw_land(edges: int, rng: Rng) -> Land:
     """Draw the land of a city with about ``edges`` directed edges."""
-    radius = float(np.sqrt(_AREA_PER_EDGE * (edges + 60.0) / np.pi))
+    area = _AREA_PER_EDGE * (edges + 60.0)
+    radius = float(np.sqrt(area / np.pi))
     # The order of the draws is part of what a seed means.
     river = _draw_waves(
         rng,
@@ -107,9 +112,9 @@ def draw_land(edges: int, rng: Rng) -> Land:
     )
     # The river's waves run along its heading.
     river = river._replace(vector=np.abs(river.vector).astype(np.complex128))
-    outline = rng.random((4, 2))
-    outline_amplitude = outline[:, 0] * 0.09 / np.arange(1, 5)
-    outline_phase = outline[:, 1] * (2.0 * np.pi)
+    amplitude_draws, phase_draws = rng.random((4, 2)).T
+    outline_amplitude = amplitude_draws * 0.09 / np.arange(1, 5)
+    outline_phase = phase_draws * (2.0 * np.pi)
     heading = complex(np.exp(2j * np.pi * rng.random()))
     hills = _draw_waves(
         rng,

@@ -68,7 +68,9 @@ class Streets(NamedTuple):
 
     def spans(self) -> Points:
         """Return the way from the first end of each street to the second, (s,)."""
-        return self.places[self.ends[:, 1]] - self.places[self.ends[:, 0]]
+        first, second = self.ends.T
+        spans: Points = self.places[second] - self.places[first]
+        return spans
 
     def select(self, rows: Bools | Ints) -> Streets:
         """Return some of the streets and the places they need."""
@@ -89,10 +91,11 @@ def draw_streets(land: Land, rng: Rng) -> Streets:
     districts = _draw_districts(land, rng)
     sites = _draw_sites(land, districts, rng)
     ridges = _find_ridges(sites.points)
-    inside = (land.level(ridges.corners) < 1.08)[ridges.ends].all(axis=1)
     places = ridges.corners
-    ends = ridges.ends[inside]
-    sides = ridges.sides[inside]
+    is_inside = land.level(places) < 1.08
+    has_ends_inside = is_inside[ridges.ends].all(axis=1)
+    ends = ridges.ends[has_ends_inside]
+    sides = ridges.sides[has_ends_inside]
 
     district, _ = districts.nearest(sites.points)
     district_sides = district[sides]  # (s, 2)
@@ -103,25 +106,34 @@ def draw_streets(land: Land, rng: Rng) -> Streets:
     crosses_river = water_sides == 2
     is_local = road == Road.LOCAL
 
-    # Few small streets open on a ring road.
-    at_ring = np.zeros(len(places), dtype=bool)
-    at_ring[ends[road == Road.RING]] = True
-    opens_on_ring = at_ring[ends].any(axis=1)
-    missing_share = np.where(opens_on_ring, _MISSING_AT_RING, _MISSING)
-    is_missing = rng.random(len(ends)) < missing_share
-    calm_draws = rng.random(len(districts.centres))
-    calm = is_local & (calm_draws[district_sides[:, 0]] < _CALM)
+    is_missing = _draw_missing(ends, road, len(places), rng)
+    is_missing |= crosses_river
+    is_missing &= is_local
+    is_calm_district = rng.random(len(districts.centres)) < _CALM
+    first_district, _ = district_sides.T
     streets = Streets(
         places=places,
         ends=ends,
         road=road,
         bridge=crosses_river,
-        calm=calm,
+        calm=is_local & is_calm_district[first_district],
         one_way=np.zeros(len(ends), dtype=np.intp),
     )
-    streets = streets.select(~(is_local & (is_missing | crosses_river)))
+    streets = streets.select(~is_missing)
     streets = _contract(streets)
     return streets._replace(one_way=_draw_one_way(streets, rng))
+
+
+def _draw_missing(ends: Ints, road: Ints, places: int, rng: Rng) -> Bools:
+    """Draw which streets are left out, if they are local, (s,)."""
+    # Few small streets open on a ring road.
+    ring_ends = ends[road == Road.RING]
+    is_at_ring = np.zeros(places, dtype=bool)
+    is_at_ring[ring_ends] = True
+    opens_on_ring = is_at_ring[ends].any(axis=1)
+    missing_share = np.where(opens_on_ring, _MISSING_AT_RING, _MISSING)
+    is_missing: Bools = rng.random(len(ends)) < missing_share
+    return is_missing
 
 
 def cut_streets(streets: Streets, land: Land, edges: int) -> Streets:
@@ -129,15 +141,18 @@ def cut_streets(streets: Streets, land: Land, edges: int) -> Streets:
     level = land.level(streets.places)
     outermost = level[streets.ends].max(axis=1)
     order = np.argsort(outermost, kind="stable")
-    directions = np.where(streets.one_way == 0, 2, 1)
+    is_two_way = streets.one_way == 0
+    directions = np.where(is_two_way, 2, 1)
     count = np.cumsum(directions[order])
     # A little is lost where streets lead nowhere.
     is_inner = count <= 1.02 * edges
     inner = streets.select(order[is_inner])
-    component = components(inner.ends, len(inner.places), directed=False)
     first_end, _ = inner.ends.T
+    places = len(inner.places)
+    component = components(inner.ends, places, directed=False)
     street_component = component[first_end]
-    largest = np.bincount(street_component).argmax()
+    sizes = np.bincount(street_component)
+    largest = sizes.argmax()
     return inner.select(street_component == largest)
 
 
@@ -164,8 +179,10 @@ class _Districts(NamedTuple):
         sector, other_sector = self.sector[sides.T]
         is_seam = side != other_side
         road = np.where(is_seam, Road.COLLECTOR, Road.LOCAL)
+        inner_circle = np.minimum(circle, other_circle)
         is_avenue = sector != other_sector
-        is_avenue &= np.minimum(circle, other_circle) > 0
+        is_avenue &= inner_circle > 0
+        # Every fourth circle has a main street.
         is_main_circle = circle // 4 != other_circle // 4
         road[is_avenue | is_main_circle] = Road.ARTERIAL
         for ring in self.rings:
@@ -182,14 +199,17 @@ class _Districts(NamedTuple):
         distances, districts = query  # (p, 2) each, the nearest first
         near, far = distances.T
         district, next_district = districts.T
-        apart = np.abs(self.centres[district] - self.centres[next_district])
-        return district, (far**2 - near**2) / (2.0 * apart)
+        between = self.centres[district] - self.centres[next_district]
+        apart = np.abs(between)
+        to_border = (far**2 - near**2) / (2.0 * apart)
+        return district, to_border
 
 
 def _draw_districts(land: Land, rng: Rng) -> _Districts:
     """Draw districts on circles, six more on each."""
     apart = min(_DISTRICT, 0.42 * land.radius)
-    circles = np.arange(np.ceil(1.2 * land.radius / apart) + 1, dtype=np.intp)
+    outermost = np.ceil(1.2 * land.radius / apart)
+    circles = np.arange(outermost + 1, dtype=np.intp)
     per_circle = np.maximum(6 * circles, 1)
     circle, number = repeated(per_circle)
     turn = (number + 0.5) / per_circle[circle]  # 0 to 1, around the centre
@@ -199,7 +219,8 @@ def _draw_districts(land: Land, rng: Rng) -> _Districts:
     jitter = 0.16 * (x_jitter + 1j * y_jitter)
     on_circle = circle * np.exp(2j * np.pi * turn)
     # Avenues are rays between sectors; where they are far apart, there are twice as many.
-    doublings = np.floor(np.log2(np.maximum(circle, 2) / 1.5))
+    times_as_far = np.maximum(circle, 2) / 1.5
+    doublings = np.floor(np.log2(times_as_far))
     sectors = 6 * 2**doublings
     is_askew = rng.random(count) < 0.3
     angle = 0.5 * np.pi * rng.random(count)
@@ -221,9 +242,11 @@ def _draw_districts(land: Land, rng: Rng) -> _Districts:
 
 def _ring_circles(radius: float, apart: float) -> Ints:
     """Return the circles within which ring roads lie; a small town has none."""
-    rings = (0.5 + 0.5 * radius / apart) / 3.0 ** np.arange(4)
+    outermost = 0.5 + 0.5 * radius / apart
+    rings = outermost / 3.0 ** np.arange(4)
     has_ring = (rings > 1.6) & (radius > 1500.0)
-    return rings[has_ring].round().astype(np.intp)
+    circles = rings[has_ring].round()
+    return circles.astype(np.intp)
 
 
 # --- sites --------------------------------------------------------------------------------
@@ -238,7 +261,8 @@ def _draw_sites(land: Land, districts: _Districts, rng: Rng) -> _Sites:
     lattices = _draw_lattices(districts, rng)
     seams = _draw_seam_pairs(districts, rng)
     blocks = np.concatenate([lattices, seams])
-    is_dry = land.river_distance(blocks) > RIVER + _BANK
+    river_distance = land.river_distance(blocks)
+    is_dry = river_distance > RIVER + _BANK
     blocks = blocks[is_dry]
     river, banks = _river_sites(land)
     points = np.concatenate([blocks, banks, river])
@@ -256,40 +280,53 @@ def _river_sites(land: Land) -> tuple[Points, Points]:
     """Return sites down the middle of the river, and in mirrored pairs along its banks."""
     reach = 1.3 * land.radius
     downstream = np.arange(-reach, reach, _RIVER_STEP)
-    middle = downstream + 1j * land.river.sum(downstream)
+    sideways = land.river.sum(downstream)
+    middle = downstream + 1j * sideways
+    # At right angles to the river, as long as it is wide.
     across = np.gradient(middle) * 1j
     across *= RIVER / np.abs(across)
-    banks = np.concatenate([middle + across, middle - across])
+    left_bank = middle + across
+    right_bank = middle - across
+    banks = np.concatenate([left_bank, right_bank])
     return land.heading * middle, land.heading * banks
 
 
 def _draw_lattices(districts: _Districts, rng: Rng) -> Points:
     """Draw sites within the districts, each on a lattice that is turned its own way."""
-    count = len(districts.centres)
     extent = 0.75 * districts.apart  # metres from the centre of a district
     reach = int(np.ceil(extent / districts.spacing.min()))
+    lattice = _draw_jittered_lattice(len(districts.centres), reach, rng)
+    direction = np.exp(1j * districts.angle)
+    turn = districts.spacing * direction
+    offset = lattice * turn[:, None]  # from the centre of the district
+    district, column = np.nonzero(np.abs(offset) < extent)
+    points: Points = districts.centres[district] + offset[district, column]
+    nearest, to_seam = districts.nearest(points)
+    spacing = districts.spacing[district]
+    is_site = nearest == district
+    is_site &= to_seam > 0.8 * spacing
+    sites: Points = points[is_site]
+    return sites
+
+
+def _draw_jittered_lattice(districts: int, reach: int, rng: Rng) -> Points:
+    """Draw lattice points around 0, about 1 apart, (districts, (2·reach + 1)²)."""
     axis = np.arange(-reach, reach + 1.0)
     across, up = np.meshgrid(axis, axis)
     across = across.reshape(1, -1)
     up = up.reshape(1, -1)
     # Old towns are less regular.
-    is_old = rng.random((count, 1)) < 0.2
-    jitter = np.where(is_old, 0.45, 0.12)
-    aspect = np.sqrt(1.1 + 0.9 * rng.random((count, 1)))
-    shape = (count, across.size)
+    old_draws = rng.random((districts, 1))
+    jitter = np.where(old_draws < 0.2, 0.45, 0.12)
+    aspect_draws = rng.random((districts, 1))
+    aspect = np.sqrt(1.1 + 0.9 * aspect_draws)
+    shape = (districts, across.size)
     x_jitter = jitter * (rng.random(shape) - 0.5)
     y_jitter = jitter * (rng.random(shape) - 0.5)
     x = (across + x_jitter) * aspect
     y = (up + y_jitter) / aspect
-    turn = districts.spacing * np.exp(1j * districts.angle)
-    offset = (x + 1j * y) * turn[:, None]  # from the centre of the district
-    district, column = np.nonzero(np.abs(offset) < extent)
-    points: Points = districts.centres[district] + offset[district, column]
-    nearest, to_seam = districts.nearest(points)
-    is_site = nearest == district
-    is_site &= to_seam > 0.8 * districts.spacing[district]
-    sites: Points = points[is_site]
-    return sites
+    lattice: Points = x + 1j * y
+    return lattice
 
 
 def _draw_seam_pairs(districts: _Districts, rng: Rng) -> Points:
@@ -301,21 +338,23 @@ def _draw_seam_pairs(districts: _Districts, rng: Rng) -> Points:
     # At the border of the plan a seam may be endless.
     span = end - begin
     length = np.minimum(np.abs(span), 2000.0)
-    count = np.round(length / (0.95 * spacing)).astype(np.intp)
+    pairs_of_sites = np.round(length / (0.95 * spacing))
+    count = pairs_of_sites.astype(np.intp)
     seam, number = repeated(count)
     jitter = 0.3 * (rng.random(len(seam)) - 0.5)
     share = (number + 0.5 + jitter) / count[seam]
     middle = begin[seam] + share * span[seam]
     between = other_centre - centre
     across = 0.42 * spacing * between / np.abs(between)
-    across = across[seam]
-    near_side = middle - across
-    far_side = middle + across
+    seam_across = across[seam]
+    near_side = middle - seam_across
+    far_side = middle + seam_across
     # Beside a corner, a site may fall into a third district.
     near_district, _ = districts.nearest(near_side)
     far_district, _ = districts.nearest(far_side)
     side, other_side = ridges.sides[seam].T
-    at_home = (near_district == side) & (far_district == other_side)
+    at_home = near_district == side
+    at_home &= far_district == other_side
     return np.concatenate([near_side[at_home], far_side[at_home]])
 
 
@@ -333,25 +372,34 @@ def _find_ridges(points: Points) -> _Ridges:
     triangulation = Delaunay(pairs(points))
     triangles = triangulation.simplices.astype(np.intp)  # (v, 3)
     a, b, c = points[triangles.T]
-    u = b - a
-    v = c - a
-    area = 2.0 * (u.conj() * v).imag
-    # Slivers of the hull have corners far outside anyway.
-    area = np.where(np.abs(area) > 1e-9, area, np.inf)
-    # The centres of the circles through the corners of each triangle.
-    weighted = v * np.abs(u) ** 2 - u * np.abs(v) ** 2
-    corners = a + 1j * weighted / -area
     # Two triangles that share a side make a ridge, seen from the one with the smaller number.
-    neighbors = triangulation.neighbors
-    first, opposite = np.nonzero(neighbors > np.arange(len(triangles))[:, None])
+    neighbors = triangulation.neighbors  # (v, 3)
+    numbers = np.arange(len(triangles))
+    first, opposite = np.nonzero(neighbors > numbers[:, None])
     second = neighbors[first, opposite].astype(np.intp)
+    # The two corners of the first triangle that are not opposite the second.
     side = triangles[first, (opposite + 1) % 3]
     other_side = triangles[first, (opposite + 2) % 3]
     return _Ridges(
-        corners=corners,
+        corners=_circumcentres(a, b, c),
         ends=np.stack([first, second], axis=1),
         sides=np.stack([side, other_side], axis=1),
     )
+
+
+def _circumcentres(a: Points, b: Points, c: Points) -> Points:
+    """Return the centres of the circles through the corners of each triangle, (v,)."""
+    u = b - a
+    v = c - a
+    product = u.conj() * v
+    area = 2.0 * product.imag
+    # Slivers of the hull have corners far outside anyway.
+    is_wide = np.abs(area) > 1e-9
+    area = np.where(is_wide, area, np.inf)
+    u_weighted = u * np.abs(v) ** 2
+    v_weighted = v * np.abs(u) ** 2
+    centres: Points = a + 1j * (v_weighted - u_weighted) / -area
+    return centres
 
 
 # --- streets ------------------------------------------------------------------------------
@@ -359,14 +407,18 @@ def _find_ridges(points: Points) -> _Ridges:
 
 def _contract(streets: Streets) -> Streets:
     """Merge the ends of very short streets; of parallel streets keep the largest."""
-    is_short = np.abs(streets.spans()) < _SHORTEST
+    length = np.abs(streets.spans())
+    is_short = length < _SHORTEST
     is_short &= ~streets.bridge
-    count = len(streets.places)
-    merged = components(streets.ends[is_short], count, directed=False)
-    places = _mean_places(streets.places, merged)
-    ends = np.sort(merged[streets.ends], axis=1)
-    streets = streets._replace(places=places, ends=ends)
-    return streets.select(_largest_of_parallel(streets))
+    short_ends = streets.ends[is_short]
+    merged = components(short_ends, len(streets.places), directed=False)
+    ends = merged[streets.ends]
+    contracted = streets._replace(
+        places=_mean_places(streets.places, merged),
+        ends=np.sort(ends, axis=1),
+    )
+    largest = _largest_of_parallel(contracted)
+    return contracted.select(largest)
 
 
 def _mean_places(places: Points, merged: Ints) -> Points:
@@ -374,7 +426,8 @@ def _mean_places(places: Points, merged: Ints) -> Points:
     count = np.bincount(merged)
     x = np.bincount(merged, weights=places.real)
     y = np.bincount(merged, weights=places.imag)
-    return np.array((x + 1j * y) / count, dtype=np.complex128)
+    total = x + 1j * y
+    return np.array(total / count, dtype=np.complex128)
 
 
 def _largest_of_parallel(streets: Streets) -> Ints:
@@ -385,7 +438,9 @@ def _largest_of_parallel(streets: Streets) -> Ints:
     first = first[order]
     second = second[order]
     is_new = np.ones(len(order), dtype=bool)
-    is_new[1:] = (np.diff(first) != 0) | (np.diff(second) != 0)
+    has_other_first = np.diff(first) != 0
+    has_other_second = np.diff(second) != 0
+    is_new[1:] = has_other_first | has_other_second
     is_street = first != second
     largest: Ints = order[is_new & is_street]
     return largest
@@ -406,10 +461,12 @@ def _draw_one_way(streets: Streets, rng: Rng) -> Ints:
     # Lines with the same distance from the centre are in one stripe.
     stripe = np.floor(flip * offset.imag / _STRIPE)
     draws = rng.random(_STRIPE_DRAWS)
-    draw = draws[_stripe_key(middle, stripe)]
+    key = _stripe_key(middle, stripe)
+    draw = draws[key]
     is_one_way = streets.road == Road.LOCAL
     is_one_way &= draw < _ONE_WAY
-    alternate = np.where(stripe % 2 == 0, 1, -1)
+    is_even = stripe % 2 == 0
+    alternate = np.where(is_even, 1, -1)
     return np.where(is_one_way, flip * alternate, 0)
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Bools, Floats
+from superarm.core import Bools, Floats, Ints
 from superarm.core.compressed import open_packed
 from superarm.core.errors import InputError
 from superarm.core.inputs import read_only
@@ -74,14 +74,17 @@ class Tile:
                 data = file.read(2 * max(_SIDES) ** 2 + 1)
         except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
             raise unreadable(path, error) from None
-        sides = {2 * side**2: side for side in _SIDES}  # by bytes
-        side = sides.get(len(data))
+        side_by_bytes = {2 * side**2: side for side in _SIDES}
+        side = side_by_bytes.get(len(data))
         if side is None:
-            sizes = " or ".join(
-                f"{size} ({side} × {side} heights)" for size, side in sides.items()
+            sizes = []
+            for size, length in side_by_bytes.items():
+                sizes.append(f"{size} ({length} × {length} heights)")
+            raise InputError(
+                f"{path} holds {len(data)} bytes; a tile has {' or '.join(sizes)}"
             )
-            raise InputError(f"{path} holds {len(data)} bytes; a tile has {sizes}")
-        heights = np.frombuffer(data, dtype=">i2").reshape(side, side).astype(np.int16)
+        numbers = np.frombuffer(data, dtype=">i2")
+        heights = numbers.reshape(side, side).astype(np.int16)
         return cls(west=corner.west, south=corner.south, heights=read_only(heights))
 
     def covers(self, lon: Any, lat: Any) -> Bools:
@@ -103,9 +106,9 @@ class Tile:
             lon: Longitudes, degrees.
             lat: Latitudes, degrees.
         """
-        lon, lat = np.broadcast_arrays(
-            np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64)
-        )
+        lon = np.asarray(lon, dtype=np.float64)
+        lat = np.asarray(lat, dtype=np.float64)
+        lon, lat = np.broadcast_arrays(lon, lat)
         outside = ~self.covers(lon, lat)
         if outside.any():
             first = int(np.argmax(outside))
@@ -116,26 +119,44 @@ class Tile:
         last = len(self.heights) - 1
         across = (lon - self.west) * last
         down = (self.south + 1 - lat) * last
-        column = np.minimum(np.floor(across), last - 1).astype(np.intp)
-        row = np.minimum(np.floor(down), last - 1).astype(np.intp)
+        column = _whole_steps(across, last)
+        row = _whole_steps(down, last)
         # Each of the four corners around a place, (…, 4): north-west, north-east, south-west, south-east.
         corner_rows = row[..., None] + (0, 0, 1, 1)
         corner_columns = column[..., None] + (0, 1, 0, 1)
         corners = self.heights[corner_rows, corner_columns]
-        east = across - column
-        west = 1.0 - east
-        south = down - row
-        north = 1.0 - south
-        weights_across = np.stack([west, east, west, east], axis=-1)
-        weights_down = np.stack([north, north, south, south], axis=-1)
+        weights = _corner_weights(east=across - column, south=down - row)
         is_known = corners != _VOID
-        weights = np.where(is_known, weights_down * weights_across, 0.0)
+        weights = np.where(is_known, weights, 0.0)
         # On a void, the weights of its neighbours are 0: there they count alike.
         has_weight = weights.sum(axis=-1, keepdims=True) > 0.0
         weights = np.where(has_weight, weights, is_known)
+        weighted = weights * corners
         with np.errstate(invalid="ignore"):
-            heights: Floats = (weights * corners).sum(axis=-1) / weights.sum(axis=-1)
+            heights: Floats = weighted.sum(axis=-1) / weights.sum(axis=-1)
         return heights
+
+
+def _whole_steps(steps: Floats, last: int) -> Ints:
+    """Return the grid line before each place; places on the last line belong to the one before."""
+    lines = np.floor(steps)
+    numbers: Ints = np.minimum(lines, last - 1).astype(np.intp)
+    return numbers
+
+
+def _corner_weights(east: Floats, south: Floats) -> Floats:
+    """Return the bilinear weights of the four corners around places, (…, 4).
+
+    Args:
+        east: How far a place lies to the east of its western corners, 0 to 1.
+        south: How far it lies to the south of its northern corners, 0 to 1.
+    """
+    west = 1.0 - east
+    north = 1.0 - south
+    weights_across = np.stack([west, east, west, east], axis=-1)
+    weights_down = np.stack([north, north, south, south], axis=-1)
+    weights: Floats = weights_down * weights_across
+    return weights
 
 
 Tiles = Tile | str | Path | Sequence[Tile | str | Path]
@@ -162,12 +183,12 @@ def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
         covered |= inside
         missing = inside & np.isnan(heights)
         heights[missing] = tile.height(lon[missing], lat[missing])
+    is_known = ~np.isnan(heights)
     _require_heights(network, covered, "outside all tiles")
-    _require_heights(
-        network, ~np.isnan(heights), "where the tiles have no height (a void)"
-    )
+    _require_heights(network, is_known, "where the tiles have no height (a void)")
     places = network.junctions[:, :2]
-    return replace(network, junctions=np.column_stack([places, heights]))
+    junctions = np.column_stack([places, heights])
+    return replace(network, junctions=junctions)
 
 
 def _require_heights(network: RoadNetwork, has_height: Bools, where: str) -> None:
@@ -192,7 +213,9 @@ def at_one_height(network: RoadNetwork) -> RoadNetwork:
 
 def _read_covering(tiles: Tiles, lon: Floats, lat: Floats) -> Iterator[Tile]:
     """Yield tiles, of files only those in which one of the places lies."""
-    sources = [tiles] if isinstance(tiles, Tile | str | Path) else tiles
+    sources = tiles
+    if isinstance(sources, Tile | str | Path):
+        sources = [sources]
     for source in sources:
         if isinstance(source, Tile):
             yield source
@@ -206,14 +229,16 @@ def _tile_files(path: Path) -> list[Path]:
     """Return the file of this path, or the tiles of a folder, which may hold other things."""
     if not path.is_dir():
         return [path]
-    return [file for file in sorted(path.iterdir()) if _corner(file) is not None]
+    files = sorted(path.iterdir())
+    return [file for file in files if _corner(file) is not None]
 
 
 def _may_cover(file: Path, lon: Floats, lat: Floats) -> bool:
     corner = _corner(file)
     if corner is None or not file.exists():
         return True  # reading raises the error
-    return bool(corner.covers(lon, lat).any())
+    is_covered = corner.covers(lon, lat)
+    return bool(is_covered.any())
 
 
 class _Corner(NamedTuple):
@@ -224,8 +249,10 @@ class _Corner(NamedTuple):
 
     def covers(self, lon: Floats, lat: Floats) -> Bools:
         """Return which places lie in the tile; its edges belong to it."""
-        in_longitude = (lon >= self.west) & (lon <= self.west + 1)
-        in_latitude = (lat >= self.south) & (lat <= self.south + 1)
+        east = self.west + 1
+        north = self.south + 1
+        in_longitude = (lon >= self.west) & (lon <= east)
+        in_latitude = (lat >= self.south) & (lat <= north)
         return in_longitude & in_latitude
 
     def name(self) -> str:
@@ -241,6 +268,10 @@ def _corner(path: Path) -> _Corner | None:
     if match is None:
         return None
     north_south, latitude, east_west, longitude, _ = match.groups()
-    west = int(longitude) if east_west in "Ee" else -int(longitude)
-    south = int(latitude) if north_south in "Nn" else -int(latitude)
+    west = int(longitude)
+    if east_west in "Ww":
+        west = -west
+    south = int(latitude)
+    if north_south in "Ss":
+        south = -south
     return _Corner(west, south)

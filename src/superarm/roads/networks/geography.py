@@ -68,8 +68,10 @@ def from_utm(east_north: Any, zone: int, *, south: bool = False) -> Floats:
     places: Floats = np.asarray(east_north, dtype=np.float64)
     if not 1 <= zone <= 60:
         raise InputError(f"zone is {zone!r}; UTM has the zones 1 … 60")
-    east = places[:, 0] - _FALSE_EASTING
-    north = places[:, 1] - (_FALSE_NORTHING_SOUTH if south else 0.0)
+    eastings, northings = places.T
+    false_northing = _FALSE_NORTHING_SOUTH if south else 0.0
+    east = eastings - _FALSE_EASTING
+    north = northings - false_northing
     is_near = np.abs(east) <= _FARTHEST_EAST
     is_near &= np.abs(north) <= _FARTHEST_NORTH
     if not is_near.all():
@@ -78,10 +80,7 @@ def from_utm(east_north: Any, zone: int, *, south: bool = False) -> Floats:
             f"easting {easting}, northing {northing} is not a place in UTM"
         )
     zeta = (north + 1j * east) / (_SCALE * _RADIUS)  # ξ + iη
-    series = sum(
-        beta * np.sin(2.0 * order * zeta) for order, beta in enumerate(_BETA, start=1)
-    )
-    sphere = zeta - series
+    sphere = zeta - _inverse_series(zeta)
     xi = sphere.real
     eta = sphere.imag
     sinh_eta = np.sinh(eta)
@@ -90,7 +89,17 @@ def from_utm(east_north: Any, zone: int, *, south: bool = False) -> Floats:
     longitude = np.arctan2(sinh_eta, cos_xi)
     latitude = np.arctan(_tangent(conformal))
     middle = 6.0 * zone - 183.0  # of the zone
-    return np.stack([middle + np.degrees(longitude), np.degrees(latitude)], axis=1)
+    east_degrees = middle + np.degrees(longitude)
+    north_degrees = np.degrees(latitude)
+    return np.stack([east_degrees, north_degrees], axis=1)
+
+
+def _inverse_series(zeta: Points) -> Any:
+    """Return Σ β_j sin(2jζ) of Krüger's inverse series."""
+    series: Any = 0
+    for order, beta in enumerate(_BETA, start=1):
+        series = series + beta * np.sin(2.0 * order * zeta)
+    return series
 
 
 def pairs(points: Any) -> Floats:
@@ -107,8 +116,11 @@ def mercator(lon_lat: Any) -> Points:
     >>> mercator([[180.0, 0.0]])
     array([3.14159265+0.j])
     """
-    longitude, latitude = np.radians(np.asarray(lon_lat, dtype=np.float64)).T
-    places: Points = longitude + 1j * np.arcsinh(_conformal(np.tan(latitude)))
+    degrees = np.asarray(lon_lat, dtype=np.float64)
+    longitude, latitude = np.radians(degrees).T
+    conformal = _conformal(np.tan(latitude))  # τ′
+    psi = np.arcsinh(conformal)
+    places: Points = longitude + 1j * psi
     return places
 
 
@@ -119,7 +131,8 @@ def metres_per_radian(latitude: Any) -> Floats:
         latitude: Degrees.
     """
     phi = np.radians(latitude)
-    flattening = np.sqrt(1.0 - (_ECCENTRICITY * np.sin(phi)) ** 2)
+    from_axis = _ECCENTRICITY * np.sin(phi)
+    flattening = np.sqrt(1.0 - from_axis**2)
     metres: Floats = _AXIS * np.cos(phi) / flattening
     return metres
 
@@ -137,10 +150,13 @@ def great_circle(place: Any, other: Any) -> float:
     east, north = np.radians(place)
     other_east, other_north = np.radians(other)
     # The haversine formula.
-    half_east = np.sin((other_east - east) / 2.0)
-    half_north = np.sin((other_north - north) / 2.0)
-    across = np.cos(north) * np.cos(other_north) * half_east**2
-    half_chord = np.sqrt(half_north**2 + across)
+    half_east = (other_east - east) / 2.0
+    half_north = (other_north - north) / 2.0
+    east_sine = np.sin(half_east)
+    north_sine = np.sin(half_north)
+    shrinkage = np.cos(north) * np.cos(other_north)
+    across = shrinkage * east_sine**2
+    half_chord = np.sqrt(north_sine**2 + across)
     half_angle = np.arcsin(min(half_chord, 1.0))
     return float(2.0 * _AXIS * half_angle)
 
@@ -148,8 +164,9 @@ def great_circle(place: Any, other: Any) -> float:
 def _conformal(tangent: Floats) -> Floats:
     """Return τ′ of τ."""
     e = _ECCENTRICITY
-    sigma = np.sinh(e * np.arctanh(e * tangent / np.hypot(1.0, tangent)))
-    conformal: Floats = tangent * np.hypot(1.0, sigma) - sigma * np.hypot(1.0, tangent)
+    secant = np.hypot(1.0, tangent)
+    sigma = np.sinh(e * np.arctanh(e * tangent / secant))
+    conformal: Floats = tangent * np.hypot(1.0, sigma) - sigma * secant
     return conformal
 
 
@@ -159,6 +176,7 @@ def _tangent(conformal: Floats) -> Floats:
     tangent: Floats = conformal / below
     for _ in range(_NEWTON_STEPS):
         reached = _conformal(tangent)
+        missing = conformal - reached
         slope = (1.0 + below * tangent**2) / (below * np.hypot(1.0, tangent))
-        tangent = tangent + (conformal - reached) / np.hypot(1.0, reached) * slope
+        tangent = tangent + missing / np.hypot(1.0, reached) * slope
     return tangent

@@ -23,7 +23,7 @@ from superarm.core.graphs import Graph, TurnGraph, as_pairs, sorted_pairs
 from superarm.core.inputs import read_only
 from superarm.roads.energy.junctions import Signal, turn_seconds
 
-from .records import Remade, freeze, set_fields
+from .records import Rebuildable, freeze, set_fields
 
 if TYPE_CHECKING:
     from .road import RoadNetwork
@@ -33,7 +33,7 @@ _MOST_COMPARED = 20_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LineGraph(Graph, Remade):
+class LineGraph(Graph, Rebuildable):
     """Edges as nodes, legal turns as arcs; its edges are numbered 0 … n−1.
 
     Args:
@@ -110,7 +110,8 @@ class LineGraph(Graph, Remade):
         compared = self.ids[:_MOST_COMPARED]
         alike = difflib.get_close_matches(str(edge_id), compared, n=3)
         if alike:
-            message += f"; did you mean {' or '.join(map(repr, alike))}?"
+            suggestions = " or ".join(repr(other_id) for other_id in alike)
+            message += f"; did you mean {suggestions}?"
         raise UnknownArmError(message)
 
     @cached_property
@@ -131,8 +132,10 @@ class LineGraph(Graph, Remade):
     @cached_property
     def is_uturn(self) -> Bools:
         """Which turns lead back to where one came from, (c,)."""
+        network = self.network
         first, second = self.edges[self.turns].T
-        return read_only(self.network.head[second] == self.network.tail[first])
+        is_uturn = network.head[second] == network.tail[first]
+        return read_only(is_uturn)
 
     @cached_property
     def turn_seconds(self) -> Floats:
@@ -160,8 +163,9 @@ class LineGraph(Graph, Remade):
         numbers = self.turns_between(route)
         missing = np.flatnonzero(numbers < 0)
         if missing.size:
-            before = self.ids[route[missing[0]]]
-            after = self.ids[route[missing[0] + 1]]
+            place = missing[0]
+            before = self.ids[route[place]]
+            after = self.ids[route[place + 1]]
             raise InputError(
                 f"{self.network.name} has no turn from edge {before!r} into {after!r}"
             )
@@ -184,8 +188,10 @@ class LineGraph(Graph, Remade):
         # An edge has a few turns: compare the first turn of every edge, then the second, and so on.
         most_turns = int((end - begin).max(initial=0))
         for offset in range(most_turns):
-            candidate = np.minimum(begin + offset, len(targets) - 1)
-            is_match = (begin + offset < end) & (targets[candidate] == after)
+            turn = begin + offset
+            candidate = np.minimum(turn, len(targets) - 1)
+            is_match = turn < end
+            is_match &= targets[candidate] == after
             numbers[is_match] = candidate[is_match]
         return numbers
 
@@ -193,9 +199,11 @@ class LineGraph(Graph, Remade):
     def features(self) -> Floats:
         """Length, speed limit and incline, each standardised to mean 0 and variance 1, (n, 3)."""
         columns = np.stack([self.length, self.speed, self.incline], axis=1)
+        mean = columns.mean(axis=0)
         spread = columns.std(axis=0)
         divisor = np.where(spread > 0.0, spread, 1.0)
-        return read_only((columns - columns.mean(axis=0)) / divisor)
+        standardised = (columns - mean) / divisor
+        return read_only(standardised)
 
     def laplacian(self) -> Any:
         """Return the incidence Laplacian of the ``turn_graph``, sparse (n, n)."""
@@ -214,15 +222,16 @@ class LineGraph(Graph, Remade):
     def courses(self) -> tuple[Floats, Ints]:
         """Return the points of all edges one after another, (p, 2), and how many each has, (n,)."""
         network = self.network
-        if network.shapes is None:
-            tail = network.tail[self.edges]
-            head = network.head[self.edges]
-            ends = np.stack([tail, head], axis=1)
-            points = network.junctions[ends, :2]
-            return points.reshape(-1, 2), np.full(len(self), 2)
-        shapes = [network.shapes[edge] for edge in self.edges]
-        counts = np.array([len(shape) for shape in shapes])
-        return np.concatenate(shapes), counts
+        if network.shapes is not None:
+            shapes = [network.shapes[edge] for edge in self.edges]
+            counts = np.array([len(shape) for shape in shapes])
+            return np.concatenate(shapes), counts
+        tail = network.tail[self.edges]
+        head = network.head[self.edges]
+        ends = np.stack([tail, head], axis=1)
+        points = network.junctions[ends, :2]  # (n, 2, 2)
+        counts = np.full(len(self), 2)
+        return points.reshape(-1, 2), counts
 
 
 class ConnectedPart(NamedTuple):
@@ -240,12 +249,14 @@ def largest_part(edges: Ints, turns: Ints, count: int) -> ConnectedPart:
         turns: From and to, (c, 2).
         count: How many edges there are in all.
     """
-    labels = components(turns, count, directed=True)[edges]
-    sizes = np.bincount(labels, minlength=1)
+    all_labels = components(turns, count, directed=True)
+    labels = all_labels[edges]
     part: Ints = edges
     if len(edges):
-        largest = labels[sizes[labels].argmax()]
-        part = edges[labels == largest]
+        sizes = np.bincount(labels)
+        size_by_edge = sizes[labels]
+        in_largest = size_by_edge.argmax()
+        part = edges[labels == labels[in_largest]]
     number = np.full(count, -1, dtype=np.intp)
     number[part] = np.arange(len(part))
     part_turns = number[turns]
@@ -264,24 +275,29 @@ def components(links: Ints, count: int, *, directed: bool) -> Ints:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    graph = csr_array((np.ones(len(links)), tuple(links.T)), shape=(count, count))
+    first, second = links.T
+    ones = np.ones(len(links))
+    entries = (ones, (first, second))
+    graph = csr_array(entries, shape=(count, count))
     _, labels = connected_components(graph, directed=directed, connection="strong")
     return np.asarray(labels, dtype=np.intp)
 
 
 def _find_pairs(pairs: Ints, among: Ints) -> Ints:
     """Return where each pair first stands among other pairs, (c,); −1: nowhere."""
+    if len(among) == 0:
+        return np.full(len(pairs), -1, dtype=np.intp)
     largest = max(pairs.max(initial=0), among.max(initial=0))
     base = int(largest) + 1
     keys = _pair_keys(pairs, base)
     among_keys = _pair_keys(among, base)
-    if len(among_keys) == 0:
-        return np.full(len(keys), -1, dtype=np.intp)
     order = np.argsort(among_keys, kind="stable")
-    place = np.searchsorted(among_keys[order], keys)
-    place = np.minimum(place, len(among_keys) - 1)
-    candidate = order[place]
-    return np.where(among_keys[candidate] == keys, candidate, -1)
+    sorted_keys = among_keys[order]
+    place = np.searchsorted(sorted_keys, keys)
+    last_place = len(among_keys) - 1
+    candidate = order[np.minimum(place, last_place)]
+    is_match = among_keys[candidate] == keys
+    return np.where(is_match, candidate, -1)
 
 
 def _pair_keys(pairs: Ints, base: int) -> Ints:
@@ -295,7 +311,9 @@ def _turn_column(values: Floats | None, connection: Ints) -> Floats:
     """Return the values of a network's connections for each turn, (c,); 0: not known."""
     if values is None:
         return read_only(np.zeros(len(connection)))
-    return read_only(np.where(connection < 0, 0.0, values[connection]))
+    is_unknown = connection < 0
+    column = np.where(is_unknown, 0.0, values[connection])
+    return read_only(column)
 
 
 def _turn_signals(
@@ -303,7 +321,8 @@ def _turn_signals(
 ) -> Mapping[int, Signal]:
     """Return the signals of a network's connections by the number of their turn."""
     signalled = np.array(list(signals), dtype=np.intp)
-    turns = np.flatnonzero(np.isin(connection, signalled))
+    has_signal = np.isin(connection, signalled)
+    turns = np.flatnonzero(has_signal)
     by_turn = {}
     for turn in turns.tolist():
         by_turn[turn] = signals[int(connection[turn])]

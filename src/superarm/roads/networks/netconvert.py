@@ -90,8 +90,10 @@ def write_sumo(network: RoadNetwork, path: str | Path) -> Path:
     path = Path(path)
     if not path.name.endswith((".net.xml", ".net.xml.gz")):
         raise InputError(f"{path}: a SUMO network is named .net.xml or .net.xml.gz")
+    output = "made.net.xml"
+    if path.suffix == ".gz":
+        output = "made.net.xml.gz"
     with TemporaryDirectory(prefix="superarm-") as folder:
-        output = "made.net.xml.gz" if path.suffix == ".gz" else "made.net.xml"
         _write_elements(Path(folder), "node", _nodes(network))
         _write_elements(Path(folder), "edge", _edges(network))
         _write_elements(Path(folder), "connection", _connections(network))
@@ -124,12 +126,13 @@ def _edges(network: RoadNetwork) -> Iterator[str]:
     junctions = network.junction_ids
     allowed = _allow_attributes(network.permits, len(network.edge_ids))
     for number, name in enumerate(network.edge_ids):
-        tail = junctions[network.tail[number]]
-        head = junctions[network.head[number]]
+        tail = quoteattr(junctions[network.tail[number]])
+        head = quoteattr(junctions[network.head[number]])
+        speed = network.speed[number]
+        length = network.length[number]
         yield (
-            f'id={quoteattr(name)} from={quoteattr(tail)} to={quoteattr(head)} numLanes="1"'
-            f' speed="{network.speed[number]:.6f}" length="{network.length[number]:.6f}"'
-            f"{allowed[number]}"
+            f'id={quoteattr(name)} from={tail} to={head} numLanes="1"'
+            f' speed="{speed:.6f}" length="{length:.6f}"{allowed[number]}'
         )
 
 
@@ -147,11 +150,11 @@ def _connections(network: RoadNetwork) -> Iterator[str]:
         allowed = turn_allowed[number]
         if allowed == lanes_allowed[number]:
             allowed = ""
-        yield (
-            f"from={quoteattr(ids[before])} to={quoteattr(ids[after])} "
-            f'fromLane="0" toLane="0"{allowed}'
-        )
-    without_turns = np.setdiff1d(np.arange(len(ids)), first)
+        from_edge = quoteattr(ids[before])
+        to_edge = quoteattr(ids[after])
+        yield f'from={from_edge} to={to_edge} fromLane="0" toLane="0"{allowed}'
+    numbers = np.arange(len(ids))
+    without_turns = np.setdiff1d(numbers, first)
     for number in without_turns.tolist():
         yield f"from={quoteattr(ids[number])}"
 
@@ -162,11 +165,8 @@ def _allow_attributes(permits: Mapping[str, Bools], count: int) -> list[str]:
 
 
 def _allow_attribute(permits: Mapping[str, Bools], number: int) -> str:
-    classes = [
-        vehicle_class
-        for vehicle_class in VEHICLE_CLASSES
-        if vehicle_class in permits and permits[vehicle_class][number]
-    ]
+    known_classes = [name for name in VEHICLE_CLASSES if name in permits]
+    classes = [name for name in known_classes if permits[name][number]]
     if len(classes) == len(VEHICLE_CLASSES):
         return ""
     if not classes:

@@ -98,9 +98,10 @@ def unpack_network(arrays: Arrays, name: str) -> RoadNetwork:
 
 
 def _pack_permits(name: str, permits: Mapping[str, Bools], count: int) -> Arrays:
-    flags = np.array(list(permits.values()), dtype=np.bool_)
+    rows = list(permits.values())
+    flags = np.array(rows, dtype=np.bool_)
     arrays = _pack_texts(f"{name}_classes", permits)
-    arrays[name] = flags.reshape(len(permits), count)
+    arrays[name] = flags.reshape(len(rows), count)
     return arrays
 
 
@@ -120,7 +121,8 @@ def _unpack_shapes(arrays: Arrays) -> tuple[NDArray[np.float64], ...]:
     is_pairs = points.dtype == np.float64 and points.shape[1:] == (2,)
     if not is_pairs or not np.isfinite(points).all():
         raise InputError("its shapes are not points")
-    parts = _parts(arrays["shape_counts"], len(points), least=2)
+    counts = arrays["shape_counts"]
+    parts = _parts(counts, len(points), least=2)
     return tuple(points[part] for part in parts)
 
 
@@ -151,15 +153,13 @@ def _pack_signals(signals: Mapping[int, Signal]) -> Arrays:
 
 def _unpack_signals(arrays: Arrays) -> dict[int, Signal]:
     _check_signals(arrays)
+    turns = arrays["signal_turns"].tolist()
+    cycles = arrays["signal_cycle"].tolist()
+    offsets = arrays["signal_offset"].tolist()
+    yielding = arrays["signal_yields"].tolist()
     reds = [(begin, end) for begin, end in arrays["reds"].tolist()]
-    rows = zip(
-        arrays["signal_turns"].tolist(),
-        arrays["signal_cycle"].tolist(),
-        arrays["signal_offset"].tolist(),
-        arrays["signal_yields"].tolist(),
-        _parts(arrays["signal_reds"], len(reds), least=0),
-        strict=True,
-    )
+    parts = _parts(arrays["signal_reds"], len(reds), least=0)
+    rows = zip(turns, cycles, offsets, yielding, parts, strict=True)
     signals = {}
     for turn, cycle, offset, yields, part in rows:
         signals[turn] = Signal(cycle, offset, tuple(reds[part]), yields)
@@ -176,7 +176,8 @@ def _check_signals(arrays: Arrays) -> None:
     if not is_numbers or len(np.unique(turns)) != len(turns):
         raise InputError("its signals are not of different turns")
     connections = len(arrays["connections"])
-    if len(turns) and not (turns.min() >= 0 and turns.max() < connections):
+    is_turn = (turns >= 0) & (turns < connections)
+    if not is_turn.all():
         raise InputError("its signals are not of its turns")
     columns = [(cycle, np.float64), (offset, np.float64), (yields, np.bool_)]
     for column, kind in columns:
@@ -185,10 +186,12 @@ def _check_signals(arrays: Arrays) -> None:
     if reds.dtype != np.float64 or reds.shape[1:] != (2,):
         raise InputError("its signals have no times")
     _, most = LIMITS["place"]
-    is_possible = (cycle > 0.0) & (cycle <= most) & (np.abs(offset) <= most)
+    is_possible = (cycle > 0.0) & (cycle <= most)
+    is_possible &= np.abs(offset) <= most
     begin, end = reds.T
-    are_times = (np.abs(reds) <= most).all() and (begin <= end).all()
-    if not (is_possible.all() and are_times):
+    is_time = np.abs(reds) <= most
+    is_ordered = begin <= end
+    if not (is_possible.all() and is_time.all() and is_ordered.all()):
         raise InputError("its signals show red at impossible times")
 
 
@@ -198,36 +201,40 @@ def _check_signals(arrays: Arrays) -> None:
 def _pack_texts(name: str, words: Iterable[str]) -> Arrays:
     """Return words as the bytes of one text, and how many characters each has."""
     words = list(words)
+    text = "".join(words)
+    counts = [len(word) for word in words]
     return {
-        name: np.frombuffer("".join(words).encode(), dtype=np.uint8),
-        f"{name}_counts": np.array([len(word) for word in words], dtype=np.int64),
+        name: np.frombuffer(text.encode(), dtype=np.uint8),
+        f"{name}_counts": np.array(counts, dtype=np.int64),
     }
 
 
 def unpack_text(arrays: Arrays, name: str) -> str:
     """Return the text of an array of bytes, or raise an error if it is none."""
-    if arrays[name].dtype != np.uint8 or arrays[name].ndim != 1:
+    array = arrays[name]
+    if array.dtype != np.uint8 or array.ndim != 1:
         raise InputError(f"{name} is no text")
-    return arrays[name].tobytes().decode()
+    return array.tobytes().decode()
 
 
 def _unpack_texts(arrays: Arrays, name: str) -> tuple[str, ...]:
     text: Sequence[Any] = unpack_text(arrays, name)
-    parts = _parts(arrays[f"{name}_counts"], len(text), least=0)
+    counts = arrays[f"{name}_counts"]
+    parts = _parts(counts, len(text), least=0)
     return tuple(str(text[part]) for part in parts)
 
 
 def _parts(counts: Ints, total: int, least: int) -> list[slice]:
     """Return where each of several parts is among all, by how many each has."""
     is_numbers = counts.ndim == 1 and counts.dtype == np.int64
-    if not is_numbers or (len(counts) and counts.min() < least):
+    if not is_numbers or (counts < least).any():
         raise InputError("its parts have no lengths")
     # Before they are added up, which could overflow.
-    if len(counts) and counts.max() > total:
+    if (counts > total).any():
         raise InputError("its parts are longer than the whole")
     ends = np.cumsum(counts)
     end = int(ends[-1]) if len(ends) else 0
     if end != total:
         raise InputError("its parts do not make up the whole")
-    starts = (ends - counts).tolist()
-    return list(map(slice, starts, ends.tolist()))
+    starts = ends - counts
+    return list(map(slice, starts.tolist(), ends.tolist()))

@@ -85,6 +85,11 @@ def read_osm(
     require_file(path)
     require_extra("sumo", "sumo")
     network_name = name or bare_name(path)
+    options = {
+        "reader": "osm",
+        "netconvert": [*_OPTIONS, _netconvert_version()],
+        "heights": heights,
+    }
 
     def read_converted() -> RoadNetwork:
         with TemporaryDirectory(prefix="superarm-") as folder:
@@ -99,16 +104,14 @@ def read_osm(
         path,
         read_converted,
         name=network_name,
-        options={
-            "reader": "osm",
-            "netconvert": [*_OPTIONS, _netconvert_version()],
-            "heights": heights,
-        },
+        options=options,
         variant="heights" if heights else "level",
         least_edges=1,  # it is converting that takes long
         enabled=cache,
     )
-    return network if elevation is None else with_heights(network, elevation)
+    if elevation is None:
+        return network
+    return with_heights(network, elevation)
 
 
 def kept_osm(path: str | Path, folder: str | Path, *, heights: bool = True) -> Path:
@@ -124,8 +127,9 @@ def kept_osm(path: str | Path, folder: str | Path, *, heights: bool = True) -> P
     path = Path(path)
     require_file(path)
     require_extra("sumo", "sumo")
+    settings = (_OPTIONS, heights, _netconvert_version())
     digest = sha256(path.read_bytes())
-    digest.update(repr((_OPTIONS, heights, _netconvert_version())).encode())
+    digest.update(repr(settings).encode())
     converted = Path(folder) / digest.hexdigest() / f"{bare_name(path)}.net.xml"
     if not converted.is_file():
         with TemporaryDirectory(prefix="superarm-") as temporary:

@@ -89,10 +89,14 @@ class Pieces(NamedTuple):
 
     def split(self, longest: float) -> Pieces:
         """Return the same in pieces of at most ``longest`` metres."""
-        counts = np.maximum(1, np.ceil(np.abs(self.step) / longest)).astype(np.intp)
+        lengths = np.abs(self.step)
+        parts = np.ceil(lengths / longest)
+        counts = np.maximum(1, parts).astype(np.intp)
         rows, number = repeated(counts)
-        step = self.step[rows] / counts[rows]
-        return Pieces(self.edge[rows], self.begin[rows] + number * step, step)
+        pieces = self.take(rows)
+        step = pieces.step / counts[rows]
+        begin = pieces.begin + number * step
+        return Pieces(pieces.edge, begin, step)
 
     def distance(self, points: Any) -> Floats:
         """Return metres in the plane from each piece to a point, (p,).
@@ -101,10 +105,13 @@ class Pieces(NamedTuple):
             points: One point for all pieces, or one for each, (p,).
         """
         offset = points - self.begin
-        square = np.square(np.abs(self.step))
-        along = (offset * np.conj(self.step)).real
-        share = along / np.where(square > 0.0, square, 1.0)
-        metres: Floats = np.abs(offset - np.clip(share, 0.0, 1.0) * self.step)
+        lengths = np.abs(self.step)
+        square = np.square(lengths)
+        divisor = np.where(square > 0.0, square, 1.0)
+        product = offset * np.conj(self.step)
+        share = product.real / divisor
+        share = np.clip(share, 0.0, 1.0)
+        metres: Floats = np.abs(offset - share * self.step)
         return metres
 
 
@@ -162,7 +169,8 @@ def is_inside(points: Points, begin: Points, end: Points, budget: Budget) -> Boo
     first = np.searchsorted(heights, lower)
     last = np.searchsorted(heights, upper)
     counts = last - first  # points beside each border
-    budget.spend(_PER_CROSSING * float(counts.sum()))
+    comparisons = float(counts.sum())
+    budget.spend(_PER_CROSSING * comparisons)
     is_odd: Bools = np.zeros(len(points), dtype=bool)
     # As many borders at once as fit into memory with their points.
     block_of_border = np.cumsum(counts) // _COMPARED_AT_ONCE
@@ -173,9 +181,9 @@ def is_inside(points: Points, begin: Points, end: Points, budget: Budget) -> Boo
         border = borders[row]
         point = by_height[first[border] + number]
         a = begin[border]
-        b = end[border]
-        share = (y[point] - a.imag) / (b.imag - a.imag)  # of the border below the point
-        crossing = a.real + share * (b.real - a.real)
+        step = end[border] - a
+        share = (y[point] - a.imag) / step.imag  # of the border below the point
+        crossing = a.real + share * step.real
         crossed_by = point[x[point] < crossing]
         crossings = np.bincount(crossed_by, minlength=len(points))
         is_odd ^= crossings % 2 == 1

@@ -13,8 +13,6 @@ scales: at 500 m it is wrong by centimetres. What is nearest on the map is neare
 
 from __future__ import annotations
 
-import difflib
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +26,7 @@ from superarm.core.errors import InputError, UnknownArmError
 from .geography import COMPLEX, Points, great_circle, mercator, metres_per_radian, pairs
 from .line_graph import LineGraph
 from .pieces import Budget, Pieces, is_inside, is_near
+from .street_names import Street, StreetNames
 
 # Metres from a place to the farthest edge that is used for it.
 _FARTHEST = 500.0
@@ -48,10 +47,6 @@ _MIDDLES_APART = _ALONG + _PIECE
 _LONGEST_LINE = 5e6
 # Pieces of roads that are split in one go, each into at most 25 points.
 _PIECES_AT_ONCE = 20_000
-# How alike names must be, to be meant or to be suggested, and how many are listed.
-_ALIKE = 0.8
-_HARDLY_ALIKE = 0.5
-_MOST_NAMES = 5
 # Steps of the budget: to find the nearest road for 2 m of a line, and for a point of a road.
 _PER_STEP = 100.0
 _PER_POINT = 20.0
@@ -67,11 +62,6 @@ class PlaceMatch(NamedTuple):
     """How the edge belongs to the place."""
     shares: tuple[float, ...] | None = None
     """How much of each edge lies before the place; ``None``: whole edges are meant."""
-
-
-class _Street(NamedTuple):
-    name: str
-    edges: list[int]
 
 
 class _Frames(NamedTuple):
@@ -110,27 +100,39 @@ class Places:
                 street.
         """
         if not isinstance(place, str):
-            return self._find_nearest(*_as_degrees(place))
+            latitude, longitude = _as_degrees(place)
+            return self._find_nearest(latitude, longitude)
         if place in self.graph:
-            return PlaceMatch((self.graph.number(place),))
+            number = self.graph.number(place)
+            return PlaceMatch((number,))
         pair = _parse_pair(place)
         if pair is not None:
-            return self._find_nearest(*_as_degrees(pair))
-        street = self._find_street(place)
-        pieces = self._pieces.take(np.isin(self._pieces.edge, street.edges))
+            latitude, longitude = _as_degrees(pair)
+            return self._find_nearest(latitude, longitude)
+        street = self._street_names.find(place)
+        return self._find_middle(street)
+
+    def _find_middle(self, street: Street) -> PlaceMatch:
+        """Find the edge at the middle of a street."""
+        is_street = np.isin(self._pieces.edge, street.edges)
+        pieces = self._pieces.take(is_street)
         lengths = np.abs(pieces.step)
         weights = lengths if lengths.any() else None
         middle = np.average(pieces.middle, weights=weights)
         ways = self._nearest_ways(pieces, middle)
-        how = "nearest to the middle of the street" if len(street.edges) > 1 else ""
+        how = ""
+        if len(street.edges) > 1:
+            how = "nearest to the middle of the street"
         shares = self._shares(ways.edges, complex(middle))
         return PlaceMatch(ways.edges, street.name, how, shares)
 
     def street(self, name: str) -> Ints:
         """Return the edge of this id, or all edges of the street of this name."""
         if name in self.graph:
-            return np.array([self.graph.number(name)])
-        return np.array(self._find_street(name).edges)
+            number = self.graph.number(name)
+            return np.array([number])
+        street = self._street_names.find(name)
+        return np.array(street.edges)
 
     def along(
         self, line: Sequence[Sequence[float]], budget: Budget | None = None
@@ -151,34 +153,40 @@ class Places:
                 f"a line may run at most {_LONGEST_LINE / 1000.0:,.0f} km through the network, got "
                 f"{length / 1000.0:,.0f} km; split it"
             )
-        (budget or Budget()).spend(_PER_STEP * length / _STEP)
+        budget = budget or Budget()
+        budget.spend(_PER_STEP * length / _STEP)
         drawn = drawn.split(_PIECE)
         if not len(drawn.edge):
             return np.empty(0, dtype=np.intp)
-        places = pairs(self._pieces.middle)
+        roads = self._pieces
+        places = pairs(roads.middle)
         line_places = pairs(drawn.middle)
         near = _in_box(places, line_places, _MIDDLES_APART)
         near = near[is_near(places[near], line_places, _MIDDLES_APART)]
         if not len(near):
             return np.empty(0, dtype=np.intp)
         # Most of a line may be far from every road.
-        drawn = drawn.take(is_near(line_places, places[near], _MIDDLES_APART))
-        covered = self._covered_metres(self._pieces.take(near), drawn)
-        lengths = self._sum_by_edge(self._pieces.edge, np.abs(self._pieces.step))
+        is_near_road = is_near(line_places, places[near], _MIDDLES_APART)
+        covered = self._covered_metres(roads.take(near), drawn.take(is_near_road))
+        lengths = self._sum_by_edge(roads.edge, np.abs(roads.step))
         enough = np.minimum(_LONG, 0.5 * lengths)
-        is_along = (covered > 0.0) & (covered >= enough)
+        is_along = covered > 0.0
+        is_along &= covered >= enough
         return np.flatnonzero(is_along)
 
     def _clip_line(self, line: Sequence[Sequence[float]]) -> Pieces:
         """Return the parts of a line that are near the network."""
-        places = pairs(self._pieces.middle)
         points = self._to_plane(line)
-        begin = points[:-1]
-        no_edge = np.zeros(len(begin), dtype=np.intp)
-        drawn = Pieces(no_edge, begin, np.diff(points))
-        low = places.min(axis=0) - _MIDDLES_APART
-        high = places.max(axis=0) + _MIDDLES_APART
-        return drawn.clip(low, high)
+        steps = np.diff(points)
+        drawn = Pieces(
+            edge=np.zeros(len(steps), dtype=np.intp),  # a line has no edges
+            begin=points[:-1],
+            step=steps,
+        )
+        places = pairs(self._pieces.middle)
+        lowest = places.min(axis=0)
+        highest = places.max(axis=0)
+        return drawn.clip(lowest - _MIDDLES_APART, highest + _MIDDLES_APART)
 
     def _covered_metres(self, roads: Pieces, line: Pieces) -> Floats:
         """Return metres of each edge that run along a line, (n,)."""
@@ -194,7 +202,8 @@ class Places:
         product = roads.step * np.conj(beside.step)
         askew = np.abs(product.imag)
         is_along = askew <= _SLANT * lengths * np.abs(beside.step)
-        is_along &= beside.distance(roads.middle) <= _ALONG
+        distance = beside.distance(roads.middle)
+        is_along &= distance <= _ALONG
         metres = lengths * is_along
         return self._sum_by_edge(roads.edge, metres)
 
@@ -215,13 +224,19 @@ class Places:
             budget: Pays for the work; by default a fresh one.
         """
         budget = budget or Budget()
-        borders = [self._to_plane(ring) for ring in rings]
+        borders = []
+        next_corners = []
+        for ring in rings:
+            border = self._to_plane(ring)
+            borders.append(border)
+            next_corners.append(np.roll(border, -1))
         begin = np.concatenate(borders)
-        end = np.concatenate([np.roll(border, -1) for border in borders])
+        end = np.concatenate(next_corners)
         places = pairs(self._pieces.middle)
         near = _in_box(places, pairs(begin), _PIECE)
         pieces = self._pieces.take(near)
-        edges: list[Ints] = [np.empty(0, dtype=np.intp)]
+        no_edges: Ints = np.empty(0, dtype=np.intp)
+        edges = [no_edges]
         for first in range(0, len(pieces.edge), _PIECES_AT_ONCE):
             rows = slice(first, first + _PIECES_AT_ONCE)
             points = pieces.take(rows).split(_STEP)
@@ -230,17 +245,16 @@ class Places:
             edges.append(np.unique(points.edge[inside]))
         return np.unique(np.concatenate(edges))
 
+    @cached_property
+    def _street_names(self) -> StreetNames:
+        return StreetNames(self.graph)
+
     # --- by place --------------------------------------------------------------------------
 
     def _find_nearest(self, latitude: float, longitude: float) -> PlaceMatch:
-        point = self._to_plane([[longitude, latitude]])[0]
-        # The piece with the nearest middle bounds how far the nearest piece can be.
-        pair = pairs(point)
-        _, nearest_middle = self._tree.query(pair)
-        bound = self._pieces.take([nearest_middle]).distance(point)[0]
-        close = self._tree.query_ball_point(pair, bound + _PIECE)
-        close_pieces = self._pieces.take(np.array(sorted(close)))
-        ways = self._nearest_ways(close_pieces, point)
+        points = self._to_plane([[longitude, latitude]])
+        point = points[0]
+        ways = self._nearest_ways(self._close_pieces(point), point)
         # Near a pole the map's scale at the place alone would make any distance small.
         edge = ways.edges[0]
         _, edge_latitude = self._begin_of(edge)
@@ -252,6 +266,17 @@ class Places:
         place = _describe(latitude, longitude)
         shares = self._shares(ways.edges, complex(point))
         return PlaceMatch(ways.edges, place, f"{distance:.0f} m away", shares)
+
+    def _close_pieces(self, point: complex) -> Pieces:
+        """Return the pieces among which the nearest one to a point is."""
+        pair = pairs(point)
+        _, nearest_middle = self._tree.query(pair)
+        # The piece with the nearest middle bounds how far the nearest piece can be.
+        candidate = self._pieces.take([nearest_middle])
+        (bound,) = candidate.distance(point)
+        close = self._tree.query_ball_point(pair, bound + _PIECE)
+        rows = np.array(sorted(close))
+        return self._pieces.take(rows)
 
     def _too_far(
         self, latitude: float, longitude: float, edge: int, distance: float
@@ -285,13 +310,15 @@ class Places:
         head = network.head[self.graph.edges]
         distance = pieces.distance(point).round(6)
         nearest = int(distance.argmin())
+        least = distance[nearest]
         edge = int(pieces.edge[nearest])
-        is_other = pieces.edge != edge
-        is_other &= tail[pieces.edge] == head[edge]
-        is_other &= head[pieces.edge] == tail[edge]
-        is_beside = distance <= distance[nearest] + _BESIDE
-        others = np.unique(pieces.edge[is_other & is_beside])
-        return _NearestWays((edge, *others.tolist()), float(distance[nearest]))
+        candidates = pieces.edge
+        is_other_way = candidates != edge
+        is_other_way &= tail[candidates] == head[edge]
+        is_other_way &= head[candidates] == tail[edge]
+        is_other_way &= distance <= least + _BESIDE
+        others = np.unique(candidates[is_other_way])
+        return _NearestWays((edge, *others.tolist()), float(least))
 
     def _shares(self, edges: Sequence[int], point: complex) -> tuple[float, ...]:
         """Return how much of each edge lies before the place on it nearest to a point."""
@@ -312,12 +339,16 @@ class Places:
     @cached_property
     def _frames(self) -> _Frames:
         network = self.graph.network
-        ends = np.stack([network.tail, network.head])[:, self.graph.edges]  # (2, n)
-        begin, end = (network.junctions[:, :2] @ COMPLEX)[ends]
-        if network.lon_lat is None:
-            plane_begin, plane_end = begin, end
-        else:
-            plane_begin, plane_end = self._to_plane(network.lon_lat)[ends]
+        tail = network.tail[self.graph.edges]
+        head = network.head[self.graph.edges]
+        places = network.junctions[:, :2] @ COMPLEX
+        plane_places = places
+        if network.lon_lat is not None:
+            plane_places = self._to_plane(network.lon_lat)
+        begin = places[tail]
+        end = places[head]
+        plane_begin = plane_places[tail]
+        plane_end = plane_places[head]
         # Of a ring only the metres are known: north is taken to be up.
         is_ring = begin == end
         span = np.where(is_ring, 1.0, end - begin)
@@ -338,14 +369,14 @@ class Places:
         frames = self._frames
         courses, counts = self.graph.courses()
         edge = np.repeat(np.arange(len(self.graph)), counts)
-        turned = (courses @ COMPLEX - frames.begin[edge]) * frames.turn[edge]
+        metres = courses @ COMPLEX
+        turned = (metres - frames.begin[edge]) * frames.turn[edge]
         points = frames.origin[edge] + turned
-        is_joined = edge[1:] == edge[:-1]
-        pieces = Pieces(
-            edge=edge[1:][is_joined],
-            begin=points[:-1][is_joined],
-            step=np.diff(points)[is_joined],
-        )
+        # All points are in one row: a piece joins two of the same edge.
+        next_edge = edge[1:]
+        is_joined = next_edge == edge[:-1]
+        steps = Pieces(edge=next_edge, begin=points[:-1], step=np.diff(points))
+        pieces = steps.take(is_joined)
         return pieces.split(_PIECE)
 
     @cached_property
@@ -354,62 +385,14 @@ class Places:
 
         return cKDTree(pairs(self._pieces.middle))
 
-    # --- by name ---------------------------------------------------------------------------
-
-    @cached_property
-    def _streets(self) -> dict[str, _Street]:
-        """All streets, by their names in plain letters."""
-        streets: dict[str, _Street] = {}
-        for edge, name in enumerate(self.graph.street_names or ()):
-            if name:
-                street = streets.setdefault(_plain(name), _Street(name, []))
-                street.edges.append(edge)
-        return streets
-
-    def _find_street(self, name: str) -> _Street:
-        """Find the street of this name, or of the one name that is like it."""
-        streets = self._streets
-        plain = _plain(name)
-        if plain and plain in streets:
-            return streets[plain]
-        is_known_edge = name in self.graph.network.edge_ids
-        if not streets or not plain or is_known_edge:
-            self.graph.number(name)  # raises an error about the edge
-        matches = [street for street in streets if plain in street]
-        if not matches:
-            matches = self._alike(plain, _ALIKE)
-        if len(matches) != 1:
-            raise self._no_street(name, matches)
-        return streets[matches[0]]
-
-    def _alike(self, plain: str, cutoff: float) -> list[str]:
-        return difflib.get_close_matches(
-            plain, self._streets, n=_MOST_NAMES, cutoff=cutoff
-        )
-
-    def _no_street(self, name: str, matches: list[str]) -> UnknownArmError:
-        network = self.graph.network.name
-        suggestions = matches or self._alike(_plain(name), _HARDLY_ALIKE)
-        first = sorted(suggestions)[:_MOST_NAMES]
-        names = " or ".join(repr(self._streets[street].name) for street in first)
-        if matches:
-            message = (
-                f"{len(matches)} streets of {network} fit {name!r}, such as {names}; "
-                "write more of the name"
-            )
-        else:
-            message = f"{network} has no edge and no street {name!r}"
-            if suggestions:
-                message += f"; did you mean {names}?"
-        return UnknownArmError(message)
-
 
 def _in_box(points: Floats, corners: Floats, margin: float) -> Ints:
     """Return rows of points, (p, 2), that lie in the box around corners, (c, 2), and a margin."""
     low = corners.min(axis=0) - margin
     high = corners.max(axis=0) + margin
-    is_inside_box = (points >= low) & (points <= high)
-    return np.flatnonzero(is_inside_box.all(axis=1))
+    is_between = (points >= low) & (points <= high)  # (p, 2)
+    is_in_box = is_between.all(axis=1)
+    return np.flatnonzero(is_in_box)
 
 
 def _share(course: Points, point: complex) -> float:
@@ -419,22 +402,17 @@ def _share(course: Points, point: complex) -> float:
     total = float(lengths.sum())
     if total == 0.0:
         return 0.0
+    # Of each step, the share that lies before the point nearest to ours.
     offset = point - course[:-1]
+    product = offset * np.conj(steps)
     squares = np.where(lengths > 0.0, lengths, 1.0) ** 2
-    along = (offset * np.conj(steps)).real / squares
-    along = np.clip(along, 0.0, 1.0)
-    nearest = int(np.abs(offset - along * steps).argmin())
-    before = float(lengths[:nearest].sum() + along[nearest] * lengths[nearest])
+    along = np.clip(product.real / squares, 0.0, 1.0)
+    distance = np.abs(offset - along * steps)
+    nearest = int(distance.argmin())
+    steps_before = lengths[:nearest].sum()
+    on_step = along[nearest] * lengths[nearest]
+    before = float(steps_before + on_step)
     return min(before / total, 1.0)
-
-
-def _plain(name: str) -> str:
-    """Return small letters without accents, one space between words."""
-    letters = unicodedata.normalize("NFKD", name.casefold())
-    without_accents = "".join(
-        letter for letter in letters if not unicodedata.combining(letter)
-    )
-    return " ".join(without_accents.split())
 
 
 def _describe(latitude: float, longitude: float) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from superarm.core.errors import InputError, ShapeError
 
 
-class Remade:
+class Rebuildable:
     """A dataclass whose copies and pickles are built from the same values, checked and frozen."""
 
     def __reduce__(self) -> Any:
@@ -21,8 +21,10 @@ class Remade:
         for item in fields(record):
             if item.init:
                 value = getattr(self, item.name)
-                # A read-only view of a mapping cannot be pickled.
-                values[item.name] = dict(value) if isinstance(value, Mapping) else value
+                if isinstance(value, Mapping):
+                    # A read-only view of a mapping cannot be pickled.
+                    value = dict(value)
+                values[item.name] = value
         return _build, (type(self), values)
 
 

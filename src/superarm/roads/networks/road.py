@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
@@ -29,7 +30,7 @@ from superarm.core.inputs import require_choice
 from superarm.roads.energy.junctions import Signal
 
 from .line_graph import LineGraph, largest_part
-from .records import Remade, freeze, set_fields
+from .records import Rebuildable, freeze, set_fields
 
 VEHICLE_CLASSES = (
     "passenger",
@@ -74,17 +75,19 @@ def parse_limited(text: str, what: str) -> float:
         what: A key of ``LIMITS``; the error describes its range.
     """
     least, most = LIMITS[what]
-    try:
-        number = float(text) if text.isascii() and "_" not in text else math.nan
-    except ValueError:
-        number = math.nan
+    number = math.nan
+    # Python also reads 1_000, and digits of other scripts.
+    is_plain = text.isascii() and "_" not in text
+    if is_plain:
+        with suppress(ValueError):
+            number = float(text)
     if not least <= number <= most:
         raise ValueError(f"a number between {least:g} and {most:g}")
     return number
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class RoadNetwork(Displayable, Remade):
+class RoadNetwork(Displayable, Rebuildable):
     """Junctions, edges and connections, checked once and then read-only.
 
     A vehicle class that ``permits`` and ``turn_permits`` do not list may use no edge. In optional
@@ -160,7 +163,8 @@ class RoadNetwork(Displayable, Remade):
             lon_lat = freeze(self.lon_lat, np.float64, (j, 2), "lon_lat")
             set_fields(self, lon_lat=lon_lat)
         for name, values in self.known_turn_columns().items():
-            set_fields(self, **{name: freeze(values, np.float64, c, name)})
+            column = freeze(values, np.float64, c, name)
+            set_fields(self, **{name: column})
         turns = len(self.connections)
         set_fields(
             self,
@@ -188,16 +192,18 @@ class RoadNetwork(Displayable, Remade):
             )
 
     def _check_limits(self) -> None:
+        edges = self.edge_ids
+        self._check_limit(self.length, "length", "edge", edges)
+        self._check_limit(self.speed, "speed", "edge", edges)
+        junctions = self.junction_ids
         x, y, height = self.junctions.T
-        place = np.maximum(np.abs(x), np.abs(y))
-        self._check_limit(self.length, "length", "edge", self.edge_ids)
-        self._check_limit(self.speed, "speed", "edge", self.edge_ids)
-        self._check_limit(height, "height", "junction", self.junction_ids)
-        self._check_limit(place, "place", "junction", self.junction_ids)
+        farthest = np.maximum(np.abs(x), np.abs(y))
+        self._check_limit(height, "height", "junction", junctions)
+        self._check_limit(farthest, "place", "junction", junctions)
         if self.lon_lat is not None:
             longitude, latitude = self.lon_lat.T
-            self._check_limit(longitude, "lon", "junction", self.junction_ids)
-            self._check_limit(latitude, "lat", "junction", self.junction_ids)
+            self._check_limit(longitude, "lon", "junction", junctions)
+            self._check_limit(latitude, "lat", "junction", junctions)
         connections = range(len(self.connections))
         for name, values in self.known_turn_columns().items():
             self._check_limit(values, name, "connection", connections)
@@ -206,7 +212,8 @@ class RoadNetwork(Displayable, Remade):
         self, values: Floats, name: str, owner: str, ids: Sequence[object]
     ) -> None:
         least, most = LIMITS[name]
-        wrong = np.flatnonzero(~((values >= least) & (values <= most)))
+        is_possible = (values >= least) & (values <= most)
+        wrong = np.flatnonzero(~is_possible)
         if len(wrong):
             first = wrong[0]
             raise InputError(
@@ -215,14 +222,16 @@ class RoadNetwork(Displayable, Remade):
             )
 
     def _check_numbers(self, numbers: Ints, name: str, count: int) -> None:
-        if numbers.size and not (numbers.min() >= 0 and numbers.max() < count):
+        is_known = (numbers >= 0) & (numbers < count)
+        if not is_known.all():
             raise InputError(
                 f"{self.name}: {name} names a number outside 0 … {count - 1}"
             )
 
     def _check_connections(self) -> None:
-        starts, ends = self.connections.T
-        apart = np.flatnonzero(self.head[starts] != self.tail[ends])
+        before, after = self.connections.T
+        is_apart = self.head[before] != self.tail[after]
+        apart = np.flatnonzero(is_apart)
         if len(apart):
             first, second = self.connections[apart[0]]
             raise InputError(
@@ -251,9 +260,11 @@ class RoadNetwork(Displayable, Remade):
     def incline(self) -> Floats:
         """Rise over run, the run being at least a metre, (m,)."""
         places = self.junctions[:, :2]
-        x_step, y_step = (places[self.head] - places[self.tail]).T
+        steps = places[self.head] - places[self.tail]
+        x_step, y_step = steps.T
         distance = np.hypot(x_step, y_step)
-        run = np.maximum(np.maximum(self.length, distance), 1.0)
+        longer = np.maximum(self.length, distance)
+        run = np.maximum(longer, 1.0)
         incline: Floats = self.rise / run
         return incline
 
@@ -310,12 +321,15 @@ class RoadNetwork(Displayable, Remade):
     def _needless_uturns(self, edges: Ints, usable: Bools, is_uturn: Bools) -> Bools:
         """Return the U-turns without which every edge can still be reached, (c,)."""
         first, second = self.connections.T
-        has_other_way = np.isin(first, first[usable & ~is_uturn])
+        is_other_way = usable & ~is_uturn
+        has_other_way = np.isin(first, first[is_other_way])
         is_spare = is_uturn & has_other_way
         connections = self.connections[usable & ~is_spare]
         inner = largest_part(edges, connections, len(self.edge_ids)).edges
         # A turn between edges that are connected without it can go: no edge is lost.
-        return is_spare & np.isin(first, inner) & np.isin(second, inner)
+        begins_inside = np.isin(first, inner)
+        ends_inside = np.isin(second, inner)
+        return is_spare & begins_inside & ends_inside
 
 
 def _freeze_permits(
@@ -329,14 +343,18 @@ def _freeze_permits(
 
 
 def _freeze_shapes(shapes: Sequence[Any]) -> tuple[Floats, ...]:
-    return tuple(
-        freeze(shape, np.float64, (len(shape), 2), "a shape") for shape in shapes
-    )
+    courses = []
+    for shape in shapes:
+        course = freeze(shape, np.float64, (len(shape), 2), "a shape")
+        courses.append(course)
+    return tuple(courses)
 
 
 def _require_unique(ids: Sequence[str], what: str) -> None:
-    if len(set(ids)) < len(ids):
-        name = next(name for name, count in Counter(ids).items() if count > 1)
-        raise InputError(
-            f"{what} id {name!r} appears more than once; ids must be unique"
-        )
+    if len(set(ids)) == len(ids):
+        return
+    for name, count in Counter(ids).items():
+        if count > 1:
+            raise InputError(
+                f"{what} id {name!r} appears more than once; ids must be unique"
+            )

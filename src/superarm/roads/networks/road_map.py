@@ -21,7 +21,9 @@ def road_map(graph: LineGraph, start: int = -1, goal: int = -1) -> RoadMap:
     points, counts = graph.courses()
     offsets = np.concatenate([[0], np.cumsum(counts)])
     z = network.junctions[:, 2]
-    height = 0.5 * (z[network.tail[graph.edges]] + z[network.head[graph.edges]])
+    tail_height = z[network.tail[graph.edges]]
+    head_height = z[network.head[graph.edges]]
+    height = 0.5 * (tail_height + head_height)
     return RoadMap(
         points=points,
         offsets=offsets,

@@ -54,34 +54,42 @@ def read_tables(folder: str | Path, name: str | None = None) -> RoadNetwork:
     tail = [row.known("from", node_numbers, "node") for row in edges]
     head = [row.known("to", node_numbers, "node") for row in edges]
     _require_meeting(edges, turns, edge_numbers)
-    optional: dict[str, Any] = {}
-    for column, key in _TURN_COLUMNS.items():
-        if turns and key in turns[0]:
-            values = [row.limited(key, column) for row in turns]
-            optional[column] = np.array(values)
-    if edges and "name" in edges[0]:
-        optional["street_names"] = tuple(row["name"] for row in edges)
-    if nodes and {"lon", "lat"} <= nodes[0].keys():
-        lon_lat = [
-            [row.limited("lon", "lon"), row.limited("lat", "lat")] for row in nodes
-        ]
-        optional["lon_lat"] = np.array(lon_lat)
+    optional = _read_optional(nodes, edges, turns)
+    junctions = np.array([row.place() for row in nodes])
+    lengths = [row.limited("length_m", "length") for row in edges]
+    speeds = [row.limited("speed_mps", "speed") for row in edges]
+    permits = _read_permits(edges)
+    connections = [row.connection(edge_numbers) for row in turns]
     return RoadNetwork(
         name=name or folder.name,
         junction_ids=tuple(row["id"] for row in nodes),
-        junctions=np.array([row.place() for row in nodes]).reshape(-1, 3),
+        junctions=junctions.reshape(-1, 3),
         edge_ids=tuple(row["id"] for row in edges),
         tail=np.array(tail, dtype=np.intp),
         head=np.array(head, dtype=np.intp),
-        length=np.array([row.limited("length_m", "length") for row in edges]),
-        speed=np.array([row.limited("speed_mps", "speed") for row in edges]),
-        permits=_read_permits(edges),
-        connections=np.array(
-            [row.connection(edge_numbers) for row in turns], dtype=np.intp
-        ),
+        length=np.array(lengths),
+        speed=np.array(speeds),
+        permits=permits,
+        connections=np.array(connections, dtype=np.intp),
         turn_permits=_read_permits(turns),
         **optional,
     )
+
+
+def _read_optional(
+    nodes: list[_Row], edges: list[_Row], turns: list[_Row]
+) -> dict[str, Any]:
+    """Return the optional columns that the tables have, by their names in a network."""
+    columns: dict[str, Any] = {}
+    for column, key in _TURN_COLUMNS.items():
+        if turns and key in turns[0]:
+            values = [row.limited(key, column) for row in turns]
+            columns[column] = np.array(values)
+    if edges and "name" in edges[0]:
+        columns["street_names"] = tuple(row["name"] for row in edges)
+    if nodes and {"lon", "lat"} <= nodes[0].keys():
+        columns["lon_lat"] = np.array([row.lon_lat() for row in nodes])
+    return columns
 
 
 def _read_permits(rows: list[_Row]) -> dict[str, Bools]:
@@ -94,6 +102,15 @@ class _Row(dict[str, str]):
 
     where: str
     """The file and the line, for errors."""
+
+    def require_new_id(self, ids: set[str]) -> None:
+        """Raise an error if this row's id is among ``ids``; otherwise add it."""
+        if "id" not in self:
+            return
+        name = self["id"]
+        if name in ids:
+            raise InputError(f"{self.where}: id {name!r} appears more than once")
+        ids.add(name)
 
     def limited(self, key: str, limits: str) -> float:
         """Return the number in a column, within the limits of this name."""
@@ -113,6 +130,12 @@ class _Row(dict[str, str]):
         y = self.limited("y", "place")
         z = self.limited("z", "height")
         return x, y, z
+
+    def lon_lat(self) -> tuple[float, float]:
+        """Return longitude and latitude of a node."""
+        longitude = self.limited("lon", "lon")
+        latitude = self.limited("lat", "lat")
+        return longitude, latitude
 
     def connection(self, edge_numbers: dict[str, int]) -> tuple[int, int]:
         """Return the numbers of the edges that a connection joins."""
@@ -147,7 +170,9 @@ def _require_meeting(
 
 
 def _read_table(folder: Path, table: str) -> list[_Row]:
-    return list(_read_rows(_find_file(folder, table), _COLUMNS[table]))
+    path = _find_file(folder, table)
+    rows = _read_rows(path, _COLUMNS[table])
+    return list(rows)
 
 
 def _find_file(folder: Path, table: str) -> Path:
@@ -178,12 +203,7 @@ def _read_rows(path: Path, required: tuple[str, ...]) -> Iterator[_Row]:
                     )
                 row = _Row(zip(header, values, strict=True))
                 row.where = where
-                if "id" in row:
-                    if row["id"] in ids:
-                        raise InputError(
-                            f"{where}: id {row['id']!r} appears more than once"
-                        )
-                    ids.add(row["id"])
+                row.require_new_id(ids)
                 yield row
     except (csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: not a readable table: {error}") from None

@@ -55,21 +55,23 @@ def suggest_trip(graph: LineGraph, seed: int = 0) -> tuple[str, str]:
     # Paths cost the seconds from an edge's end to another edge's end.
     forward = csr_array((time, (first, second)), shape=(n, n))
     backward = csr_array((time, (second, first)), shape=(n, n))
-    remote = int(shortest_costs(forward, int(rng.integers(n))).argmax())
+    any_edge = int(rng.integers(n))
+    remote = int(shortest_costs(forward, any_edge).argmax())
     longest = float(shortest_costs(forward, remote).max())
-    starts = _STARTS if n <= _LARGE else _FEW_STARTS
-    goals = _GOALS if n <= _LARGE else _FEW_GOALS
+    start_count = _STARTS
+    goal_count = _GOALS
+    if n > _LARGE:
+        start_count = _FEW_STARTS
+        goal_count = _FEW_GOALS
     best: _Trip | None = None
-    for start in rng.integers(n, size=starts).tolist():
+    for start in rng.integers(n, size=start_count).tolist():
         since = shortest_costs(forward, start)
-        for goal in _draw_goals(since, longest, rng, goals).tolist():
-            if goal == start:
-                score = -1.0
-            else:
+        goals = _draw_goals(since, longest, rng, goal_count)
+        for goal in goals.tolist():
+            score = -1.0
+            if goal != start:
                 until = shortest_costs(backward, goal)
-                fastest = since[goal]
-                is_alternative = since + until <= _DETOUR * fastest
-                score = np.count_nonzero(is_alternative) / fastest
+                score = _score(since, until, since[goal])
             if best is None or score > best.score:
                 best = _Trip(score, start, goal)
     if best is None or best.score <= 0.0:
@@ -79,11 +81,20 @@ def suggest_trip(graph: LineGraph, seed: int = 0) -> tuple[str, str]:
     return graph.ids[best.start], graph.ids[best.goal]
 
 
+def _score(since: Floats, until: Floats, fastest: float) -> float:
+    """Return how many edges lie on a way that is hardly slower, for each second of the trip."""
+    is_alternative = since + until <= _DETOUR * fastest
+    return np.count_nonzero(is_alternative) / fastest
+
+
 def _draw_goals(since: Floats, longest: float, rng: Rng, count: int) -> Ints:
     """Draw edges about as far away as they should be; if there are none, take the nearest to it."""
-    is_suitable = (since >= _NEAR * longest) & (since <= _FAR * longest)
+    is_suitable = since >= _NEAR * longest
+    is_suitable &= since <= _FAR * longest
     suitable = np.flatnonzero(is_suitable)
     if len(suitable) == 0:
         middle = 0.5 * (_NEAR + _FAR) * longest
-        return np.array([np.argmin(np.abs(since - middle))])
-    return suitable[rng.integers(len(suitable), size=count)]
+        nearest = np.argmin(np.abs(since - middle))
+        return np.array([nearest])
+    draws = rng.integers(len(suitable), size=count)
+    return suitable[draws]

@@ -79,8 +79,9 @@ class CautiousPolicy(IndexPolicy):
         mean, std = self._saving(offer, informed, chosen.positions)
         if mean > self.caution * std:
             return chosen
-        keys = self.posterior.keys(offer)[informed]
-        prediction = self.posterior.predict(keys, return_cov=True)
+        posterior = self.posterior
+        keys = posterior.keys(offer)[informed]
+        prediction = posterior.predict(keys, return_cov=True)
         variance = np.maximum(np.diagonal(prediction.cov), 0.0)
         return replace(
             chosen,
@@ -89,26 +90,32 @@ class CautiousPolicy(IndexPolicy):
             mean=prediction.mean,
             std=np.sqrt(variance),
             desirability=None,
-            carry=self._ledger.carry(informed, self.posterior, offer),
+            carry=self._ledger.carry(informed, posterior, offer),
         )
 
     def _saving(self, offer: Offer, old: Ints, new: Ints) -> tuple[float, float]:
         """Mean and standard deviation of what the new route is expected to save."""
+        # Roads of both routes cancel.
         only_old = np.setdiff1d(old, new)
         only_new = np.setdiff1d(new, old)
-        sign = np.repeat([1.0, -1.0], [len(only_old), len(only_new)])
-        keys = self.posterior.keys(offer)[np.concatenate([only_old, only_new])]
+        roads = np.concatenate([only_old, only_new])
+        counts = [len(only_old), len(only_new)]
+        sign = np.repeat([1.0, -1.0], counts)
+        keys = self.posterior.keys(offer)[roads]
         mean, cov = self.posterior.predict(keys, return_cov=True)
         saved = float(sign @ mean)
         trip = offer.structure
         if isinstance(trip, Trip) and trip.turn_costs is not None:
-            old_turns = self._turn_costs(trip.turn_costs, old)
-            new_turns = self._turn_costs(trip.turn_costs, new)
+            turn_costs = trip.turn_costs
+            old_turns = self._turn_costs(turn_costs, old)
+            new_turns = self._turn_costs(turn_costs, new)
             saved += float(old_turns - new_turns)
-        variance = max(sign @ cov @ sign, 0.0)
-        return saved, float(np.sqrt(variance))
+        variance = sign @ cov @ sign
+        std = np.sqrt(max(variance, 0.0))
+        return saved, float(std)
 
     def _turn_costs(self, turn_costs: Floats, route: Ints) -> float:
         """What the turns of a route add, Wh."""
         assert isinstance(self.oracle, ShortestPath)
-        return float(turn_costs[self.oracle.turns_along(route)].sum())
+        turns = self.oracle.turns_along(route)
+        return float(turn_costs[turns].sum())

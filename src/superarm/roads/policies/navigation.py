@@ -89,24 +89,35 @@ def _policy(
                 "a fleet learns with the posterior 'roads' and pays nothing for changing its routes: "
                 "leave posterior and penalty out"
             )
-        road_gp = RoadGP(
-            model.kernel,
-            model.sizes,
-            scales=model.scales,
-            refit=model.refit,
-            outliers=model.outliers,
-        )
-        return IndexPolicy(
-            posterior=road_gp,
-            rule=rectified,
-            oracle=model.oracle,
-            direction=model.direction,
-        )
+        return _fleet_policy(model, rectified)
     is_exact = model.arms is not None and posterior in ("auto", "finite")
     # A route is many arms at once, few of all: the form that stores only visited ones is faster.
     form: Any = "visited" if is_exact else "auto"
     switching = _switching(model, penalty)
     return index_policy(model, rectified, posterior, form, switching=switching)
+
+
+def _fleet_policy(model: FleetModel, rule: Rule) -> IndexPolicy:
+    posterior = RoadGP(
+        model.kernel,
+        model.sizes,
+        scales=model.scales,
+        refit=model.refit,
+        outliers=model.outliers,
+    )
+    return IndexPolicy(
+        posterior=posterior,
+        rule=rule,
+        oracle=model.oracle,
+        direction=model.direction,
+    )
+
+
+def _turn_costs(model: RoadModel, cost: str) -> Floats | None:
+    """What turns add to a known cost, (c,); ``None`` where it is part of the edges' cost."""
+    if not isinstance(model, FleetModel):
+        return None
+    return model.turn_costs[cost]
 
 
 @register("policy", "route-rule")
@@ -258,12 +269,15 @@ def prior(
     """
     model = _roads(model)
     reduction = _reduction(model, routing)
-    costs = model.energies if reduction is None else model.energies - reduction
+    costs = model.energies
+    if reduction is not None:
+        costs = model.energies - reduction
     require_choice(spread, "spread", ("noise", "none"))
-    noise_std = math.sqrt(model.noise_variance) if spread == "noise" else 0.0
+    noise_std = 0.0
+    if spread == "noise":
+        noise_std = math.sqrt(model.noise_variance)
     weights = rectified_mean(costs, noise_std)
-    turn_costs = model.turn_costs["energy"] if isinstance(model, FleetModel) else None
-    score = KnownCosts(costs=weights, turn_costs=turn_costs)
+    score = KnownCosts(costs=weights, turn_costs=_turn_costs(model, "energy"))
     return ScorePolicy(score=score, oracle=model.oracle)
 
 
@@ -279,8 +293,8 @@ def known_cost(model: Model, *, cost: str) -> ScorePolicy:
     # A list: what comes from a file may not be hashable.
     if cost not in list(model.costs):
         raise InputError(f"cost is {cost!r}; this problem knows {sorted(model.costs)}")
-    turn_costs = model.turn_costs[cost] if isinstance(model, FleetModel) else None
-    score = KnownCosts(costs=model.costs[cost], turn_costs=turn_costs)
+    costs = model.costs[cost]
+    score = KnownCosts(costs=costs, turn_costs=_turn_costs(model, cost))
     return ScorePolicy(score=score, oracle=model.oracle)
 
 

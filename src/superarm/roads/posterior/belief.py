@@ -16,7 +16,7 @@ from superarm.posteriors.beliefs import BaseBelief
 from superarm.posteriors.variances import standard_deviation
 
 from .engine import RoadEngine
-from .log import Trips
+from .trips import Trips
 
 if TYPE_CHECKING:
     from .posterior import RoadGP
@@ -49,20 +49,24 @@ class RoadBelief(BaseBelief["RoadGP"], PartialStd):
     @property
     def _engine(self) -> RoadEngine:
         engine = self._current_posterior()._engine
-        return self._supposed if len(self._pending) else engine
+        if len(self._pending):
+            return self._supposed
+        return engine
 
     @cached_property
     def _supposed(self) -> RoadEngine:
         """The engine as if pending roads had been observed."""
         engine = self._posterior._engine
-        noise = engine.noise.covariance(Trips.of_one(self._pending))
+        pending = Trips.of_one(self._pending)
+        noise = engine.noise.covariance(pending)
         return engine.supposing(self._pending, np.diagonal(noise))
 
     @cached_property
     @one_blas_thread
     @exclusive
     def mean(self) -> Floats:
-        mean = self._sign * self._current_posterior()._engine.mean_of(self._keys)
+        engine = self._current_posterior()._engine
+        mean = self._sign * engine.mean_of(self._keys)
         mean.flags.writeable = False
         return mean
 
@@ -72,7 +76,8 @@ class RoadBelief(BaseBelief["RoadGP"], PartialStd):
     def std(self) -> Floats:
         # Computed first without pending roads: those given them continue from there.
         self._current_posterior()._engine.variances()
-        std = standard_deviation(self._engine.variance_of(self._keys), lambda: 1.0)
+        variance = self._engine.variance_of(self._keys)
+        std = standard_deviation(variance, lambda: 1.0)
         std.flags.writeable = False
         return std
 
@@ -80,25 +85,28 @@ class RoadBelief(BaseBelief["RoadGP"], PartialStd):
     @exclusive
     def std_at(self, positions: Ints) -> Floats:
         arms = Trips.of_one(self._keys[positions])
-        variance = np.diagonal(self._engine.expect(arms).cov)
+        cov = self._engine.expect(arms).cov
+        variance = np.diagonal(cov)
         return np.sqrt(np.maximum(variance, 0.0))
 
     @cached_property
     @one_blas_thread
     @exclusive
     def cov(self) -> Floats:
-        cov = self._engine.expect(Trips.of_one(self._keys)).cov
+        arms = Trips.of_one(self._keys)
+        cov = self._engine.expect(arms).cov
         cov.flags.writeable = False
         return cov
 
     @one_blas_thread
     @exclusive
     def sample(self, rng: Rng) -> Floats:
-        return self.mean + self._sign * self._engine.draw(self._keys, as_generator(rng))
+        drawn = self._engine.draw(self._keys, as_generator(rng))
+        return self.mean + self._sign * drawn
 
     def condition(self, positions: Ints) -> RoadBelief:
-        chosen = self._keys[as_positions(positions, "positions")]
-        pending = np.concatenate([self._pending, chosen])
+        rows = as_positions(positions, "positions")
+        pending = np.concatenate([self._pending, self._keys[rows]])
         return RoadBelief(
             self._current_posterior(), self._keys, pending, self._sign, self._version
         )

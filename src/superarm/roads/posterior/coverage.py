@@ -7,8 +7,8 @@ which the quantile is taken is corrected after every trip, by ``_STEP`` of how f
 was off (Gibbs and Candès, Adaptive Conformal Inference Under Distribution Shift, 2021): over T trips
 that share differs from the one promised by at most (1 + 1/step)/T, as long as no score is beyond the
 widest interval there is (at ``_HIGHEST``) or within the narrowest: the level then stays between −step
-and 1 + step by itself. Where scores are, it is kept there: what no level could have changed is not made
-up for long afterwards.
+and 1 + step by itself. Where scores are, it is clipped to that range: what no level could have changed
+does not influence intervals for long.
 """
 
 from __future__ import annotations
@@ -39,9 +39,11 @@ class TrackRecord(NamedTuple):
     def holds(self) -> bool:
         """Whether the share is at most three standard errors below 95 %."""
         level = LEVELS[-1]
-        variance = level * (1.0 - level) / max(self.trips, 1)
+        trips = max(self.trips, 1)
+        variance = level * (1.0 - level) / trips
         standard_error = float(np.sqrt(variance))
-        return self.inside >= level - 3.0 * standard_error
+        least = level - 3.0 * standard_error
+        return self.inside >= least
 
 
 class IntervalCalibration:
@@ -59,19 +61,21 @@ class IntervalCalibration:
 
     def widths(self) -> Floats:
         """Half-widths of the central intervals of ``LEVELS``, in standard deviations, (3,)."""
-        from scipy.special import ndtri
-
-        grid = (np.arange(_NORMAL) + 0.5) / _NORMAL
-        # Quantiles of |N(0, _WIDER²)|.
-        prior_scores = np.asarray(_WIDER * ndtri(0.5 + 0.5 * grid))
+        own_scores = self._scores
+        own_weights = np.ones(len(own_scores))
         prior_weights = np.full(_NORMAL, _PRIOR_SCORES / _NORMAL)
-        scores = np.concatenate([self._scores, prior_scores])
-        weights = np.concatenate([np.ones(len(self._scores)), prior_weights])
+        scores = np.concatenate([own_scores, _prior_scores()])
+        weights = np.concatenate([own_weights, prior_weights])
         order = np.argsort(scores)
         # The score to come counts as one of them.
-        below = np.cumsum(weights[order]) / (weights.sum() + 1.0)
-        places = np.searchsorted(below, np.clip(self._levels, 0.0, _HIGHEST))
-        widths: Floats = scores[order][np.minimum(places, len(order) - 1)]
+        total = weights.sum() + 1.0
+        below = np.cumsum(weights[order]) / total
+        levels = np.clip(self._levels, 0.0, _HIGHEST)
+        last = len(order) - 1
+        places = np.searchsorted(below, levels)
+        places = np.minimum(places, last)
+        sorted_scores = scores[order]
+        widths: Floats = sorted_scores[places]
         return widths
 
     def judge(self, scores: Floats) -> None:
@@ -80,18 +84,24 @@ class IntervalCalibration:
         Args:
             scores: One or more, (k,).
         """
-        inside = (scores[:, None] <= self.widths()).mean(axis=0)
-        moved = self._levels + _STEP * (np.array(LEVELS) - inside)
-        self._levels = np.clip(moved, -_STEP, 1.0 + _STEP)
-        self._inside = np.vstack([self._inside, inside])[-_RECENT:]
-        self._scores = np.concatenate([self._scores, scores])[-self._most_scores :]
+        is_inside = scores[:, None] <= self.widths()
+        inside = is_inside.mean(axis=0)  # shares, (3,)
+        too_few = np.array(LEVELS) - inside
+        moved = self._levels + _STEP * too_few
+        highest = 1.0 + _STEP
+        self._levels = np.clip(moved, -_STEP, highest)
+        every_inside = np.vstack([self._inside, inside])
+        self._inside = every_inside[-_RECENT:]
+        every_score = np.concatenate([self._scores, scores])
+        self._scores = every_score[-self._most_scores :]
 
     @property
-    def held(self) -> TrackRecord:
+    def track_record(self) -> TrackRecord:
         """The record of the latest trips."""
-        trips = len(self._inside)
-        inside = float(self._inside[:, -1].mean()) if trips else 1.0
-        return TrackRecord(trips, inside)
+        inside = self._inside[:, -1]
+        trips = len(inside)
+        share = float(inside.mean()) if trips else 1.0
+        return TrackRecord(trips, share)
 
     def arrays(self, name: str) -> dict[str, Floats]:
         """Scores, levels and record for a state, their names prefixed."""
@@ -111,15 +121,27 @@ class IntervalCalibration:
         scores = as_vector(state.array(f"{name}_scores"), "scores")
         levels = as_vector(state.array(f"{name}_levels"), "levels", len(LEVELS))
         inside = as_features(state.array(f"{name}_inside"), "inside", len(LEVELS))
-        are_shares = inside.min(initial=0.0) >= 0.0 and inside.max(initial=0.0) <= 1.0
-        least_scores = min(len(inside), self._most_scores)
-        enough_scores = least_scores <= len(scores) <= self._most_scores
-        are_scores = scores.min(initial=0.0) >= 0.0
-        few_trips = len(inside) <= _RECENT
-        if not (enough_scores and few_trips and are_shares and are_scores):
+        trips = len(inside)
+        least_scores = min(trips, self._most_scores)
+        if (
+            not least_scores <= len(scores) <= self._most_scores
+            or scores.min(initial=0.0) < 0.0
+            or trips > _RECENT
+            or inside.min(initial=0.0) < 0.0
+            or inside.max(initial=0.0) > 1.0
+        ):
             raise StateError(
                 "this state is damaged: its record of forecasts is impossible"
             )
         self._scores = scores.copy()
         self._levels = levels.copy()
         self._inside = inside.copy()
+
+
+def _prior_scores() -> Floats:
+    """Quantiles of |N(0, _WIDER²)|."""
+    from scipy.special import ndtri
+
+    grid = (np.arange(_NORMAL) + 0.5) / _NORMAL
+    quantiles = ndtri(0.5 + 0.5 * grid)
+    return np.asarray(_WIDER * quantiles)

@@ -37,22 +37,26 @@ class DrawOrder(NamedTuple):
 
     def after(self, vehicles: list[int], new_roads: int) -> DrawOrder:
         """The order after an update with these vehicles and so many new roads."""
-        first_places = self.first_places
         size = self.size
-        new_vehicles = [vehicle for vehicle in vehicles if vehicle not in first_places]
-        if new_vehicles:
-            first_places = dict(first_places)
-        for vehicle in new_vehicles:
-            first_places[vehicle] = size  # type: ignore[index]
-            size += _P
+        new_places: dict[int, int] = {}
+        for vehicle in vehicles:
+            if vehicle not in self.first_places:
+                new_places[vehicle] = size
+                size += _P
+        first_places = self.first_places
+        if new_places:
+            first_places = {**first_places, **new_places}
         return DrawOrder(size + new_roads, first_places)
 
     # --- as arrays --------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The first places, in the order of the vehicles' numbers."""
-        places = [self.first_places[vehicle] for vehicle in sorted(self.first_places)]
-        return {"places": np.array(places, dtype=np.intp)}
+        by_vehicle = self.first_places
+        vehicles = sorted(by_vehicle)
+        first_places = [by_vehicle[vehicle] for vehicle in vehicles]
+        places = np.array(first_places, dtype=np.intp)
+        return {"places": places}
 
     @classmethod
     def from_arrays(cls, state: State, driven: Ints, roads: int) -> DrawOrder:
@@ -64,9 +68,11 @@ class DrawOrder(NamedTuple):
             roads: How many roads were visited.
         """
         places = as_positions(state.array("places"), "places")
-        size = _P + _P * len(driven) + roads
+        vehicles = len(driven)
+        size = _P + _P * vehicles + roads
         gaps = np.diff(np.sort(places), prepend=0, append=size)
-        if len(places) != len(driven) or not (gaps >= _P).all():
+        has_room = gaps >= _P
+        if len(places) != vehicles or not has_room.all():
             raise StateError(
                 "this state is damaged: its vehicles' places in a draw overlap"
             )
@@ -75,8 +81,11 @@ class DrawOrder(NamedTuple):
     @classmethod
     def from_slots(cls, state: State, size: int) -> DrawOrder:
         """The order of an old state, in which vehicles had slots; the caller has checked it."""
-        return cls(size, _by_vehicle(state.array("vehicles"), state.array("first")))
+        vehicles = state.array("vehicles")
+        first_places = state.array("first")
+        return cls(size, _by_vehicle(vehicles, first_places))
 
 
 def _by_vehicle(vehicles: Ints, places: Ints) -> dict[int, int]:
-    return dict(zip(vehicles.tolist(), places.tolist(), strict=True))
+    pairs = zip(vehicles.tolist(), places.tolist(), strict=True)
+    return dict(pairs)

@@ -24,13 +24,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Bools, Floats, Ints, Rng, State
-from superarm.core.errors import StateError
+from superarm.core import Floats, Ints, Rng, State
 from superarm.core.inputs import as_positions, as_vector
 from superarm.core.linalg import cholesky, psd_root, solve_lower
 from superarm.core.threads import blas_threads_for
@@ -39,59 +38,24 @@ from superarm.roads.energy.scales import TERMS, RoadScales
 from superarm.roads.rows import COLUMNS, Column, edges_of, terms_of, vehicles_of
 
 from .draw_order import DrawOrder
+from .forecasts import (
+    ExpectedRewards,
+    NoiseDraw,
+    RoadDraw,
+    VehicleShare,
+    VehicleTerms,
+)
 from .information import slot_information, vehicle_information
-from .log import Log, Trips
+from .log import Log
+from .matrices import from_lower, half_log_det, triangle_size, with_zeros
 from .noise import TripNoise
-from .slots import Slots, from_lower, with_zeros
-from .vehicles import VehicleGroups
+from .old_states import has_vehicle_slots, not_of_its_trips, slots_without_vehicles
+from .slots import Slots
+from .trips import Trips
+from .vehicle_groups import VehicleGroups
+from .vehicles import VehicleGroup
 
 _P = len(TERMS)
-
-
-class ExpectedRewards(NamedTuple):
-    """The forecast of some rewards."""
-
-    mean: Floats  # (M,)
-    cov: Floats  # without noise, (M, M)
-    noise: Floats  # R, (M, M)
-    explained: (
-        Floats  # H K A and what is known of vehicles, (s, M): rewards teach A less this
-    )
-
-    def only(self, rewards: Bools, noise: Floats) -> ExpectedRewards:
-        """The forecast of some of the rewards, (M,), with another noise."""
-        places = np.flatnonzero(rewards)
-        return ExpectedRewards(
-            mean=self.mean[places],
-            cov=self.cov[np.ix_(places, places)],
-            noise=noise,
-            explained=self.explained[:, places],
-        )
-
-
-class _VehicleShare(NamedTuple):
-    """What rewards owe to what is known of their vehicles."""
-
-    slots: Floats  # sums of slots that are subtracted from each reward, (s, M)
-    mean: Floats  # what is added, (M,)
-    cov: Floats  # of what is still unknown of the vehicles, (M, M)
-
-
-class _VehicleTerms(NamedTuple):
-    """The terms w of one vehicle, those of the fleet included, given what it has driven."""
-
-    vehicle: int
-    rows: Bools  # the keys of this vehicle, (m,)
-    slots: Floats  # sums of slots in w, (s, 5)
-    mean: Floats  # what is added, (5,)
-    cov: Floats  # of what is in none of the slots, (5, 5)
-
-
-class _NoiseDraw(NamedTuple):
-    """A draw of the noise, with vehicles eliminated."""
-
-    slots: Floats  # (s,)
-    vehicles: dict[int, Floats]  # w of each vehicle, less what depends on the slots
 
 
 class RoadEngine:
@@ -156,9 +120,10 @@ class RoadEngine:
         known = self._vehicle_share(trips)
         if known.slots.any():
             # What is known of a vehicle depends on what is unknown of its roads.
-            across = known.slots.T @ K_A
-            K_known = self.slots.prior_times(known.slots)
-            cov += known.slots.T @ K_known - across - across.T
+            known_slots = known.slots
+            K_known = self.slots.prior_times(known_slots)
+            across = known_slots.T @ K_A
+            cov += known_slots.T @ K_known - across - across.T
             K_A -= K_known
         H_K_A = self._H @ K_A
         expected = trips.summed(trips.keys[:, Column.EXPECTED])
@@ -169,7 +134,7 @@ class RoadEngine:
             explained=H_K_A + known.slots,
         )
 
-    def _vehicle_share(self, trips: Trips) -> _VehicleShare:
+    def _vehicle_share(self, trips: Trips) -> VehicleShare:
         prior = self._vehicle_prior
         count = len(trips.rewards)
         slots = np.zeros((self.size, count))
@@ -180,15 +145,14 @@ class RoadEngine:
             if self._vehicles.get(vehicle) is None:
                 phi = _terms_of_vehicle(trips, vehicle)
                 cov += (phi * prior) @ phi.T
-        for group in self._vehicles.of(vehicles):
-            phi = np.zeros((count, len(group.pull)))  # (M, p)
-            for vehicle in group.vehicles:
-                phi[:, group.place(vehicle)] = _terms_of_vehicle(trips, vehicle)
-            S_phi = group.covariance(prior) @ phi.T  # (p, M)
+        for group in self._vehicles.groups_of(vehicles):
+            phi = _terms_of_group(trips, group)  # (M, p)
+            S = group.covariance(prior)
+            S_phi = S @ phi.T  # (p, M)
             slots[group.slots] += group.cross @ S_phi
             mean += group.pull @ S_phi
             cov += phi @ S_phi
-        return _VehicleShare(slots, mean, cov)
+        return VehicleShare(slots, mean, cov)
 
     # --- learning ----------------------------------------------------------------------------
 
@@ -201,12 +165,11 @@ class RoadEngine:
         """
         if expected is None:
             expected = self.expect(trips)
-        C = cholesky(expected.cov + expected.noise, "the covariance of the rewards")
+        C = cholesky(expected.total_cov, "the covariance of the rewards")
         noise_root = cholesky(expected.noise, "the noise of the rewards")
-        gained = float(
-            np.log(np.diagonal(C)).sum() - np.log(np.diagonal(noise_root)).sum()
-        )
-        z = solve_lower(C, trips.rewards - expected.mean)
+        gained = float(half_log_det(C) - half_log_det(noise_root))
+        residual = trips.rewards - expected.mean
+        z = solve_lower(C, residual)
         visited = self.visited
         alpha = self._alpha
         unsubtracted = self._unsubtracted
@@ -218,7 +181,8 @@ class RoadEngine:
             learned[: len(expected.explained)] -= expected.explained
             B = solve_lower(C, learned.T)
             groups = vehicle_information(self.slots, self.noise, trips)
-            with blas_threads_for(float(self.size) ** 2 * len(z)):
+            operations = float(self.size) ** 2 * len(z)
+            with blas_threads_for(operations):
                 B_B = B.T @ B
         except BaseException:
             # Such as an interrupt: roads of which nothing was learned have no slots.
@@ -243,16 +207,19 @@ class RoadEngine:
     def _visit(self, keys: Floats) -> None:
         """Give slots to roads that are new; nothing is learned of them yet."""
         new_roads = self.slots.unvisited(keys)
+        count = len(new_roads)
         vehicles = _distinct_vehicles(keys)
-        self._draw_order = self._draw_order.after(vehicles, len(new_roads))
-        if not len(new_roads):
+        self._draw_order = self._draw_order.after(vehicles, count)
+        if not count:
             return
-        size = self.size
+        size_before = self.size
         self.slots.add(new_roads)
-        self._alpha = np.concatenate([self._alpha, np.zeros(len(new_roads))])
-        self._H_buffer = with_zeros(self._H_buffer, size, self.size)
-        padding = ((0, 0), (0, len(new_roads)))
-        self._unsubtracted = [np.pad(rows, padding) for rows in self._unsubtracted]
+        zeros = np.zeros(count)
+        self._alpha = np.concatenate([self._alpha, zeros])
+        self._H_buffer = with_zeros(self._H_buffer, size_before, self.size)
+        # Rows that are still to be subtracted have nothing of new roads.
+        new_columns = ((0, 0), (0, count))
+        self._unsubtracted = [np.pad(rows, new_columns) for rows in self._unsubtracted]
 
     def supposing(self, keys: Floats, noise: Floats) -> RoadEngine:
         """The engine once these roads are observed with this noise: less variance, the same means.
@@ -268,14 +235,20 @@ class RoadEngine:
         other._vehicles = self._vehicles.copy()
         other._unsubtracted = list(self._unsubtracted)
         trips = Trips.of_one(keys, noise=noise)
-        other.absorb(trips._replace(rewards=other.expect(trips).mean))
+        means = other.expect(trips).mean
+        as_expected = trips._replace(rewards=means)
+        other.absorb(as_expected)
         return other
 
     # --- learning all at once ----------------------------------------------------------------
 
     @classmethod
-    def of(
-        cls, kernel: GraphMatern, sizes: Floats, scales: RoadScales, trips: Trips
+    def from_trips(
+        cls,
+        kernel: GraphMatern,
+        sizes: Floats,
+        scales: RoadScales,
+        trips: Trips,
     ) -> RoadEngine:
         """An engine that has learned from these trips."""
         engine = cls(kernel, sizes, scales)
@@ -289,16 +262,22 @@ class RoadEngine:
         """This engine after many more trips, all of them computed at once."""
         log = self.log.copy()
         log.append(trips)
-        return RoadEngine.of(self.kernel, self.sizes, self.scales, log.view())
+        return RoadEngine.from_trips(
+            self.kernel,
+            self.sizes,
+            self.scales,
+            log.view(),
+        )
 
     def rebuild(self, scales: RoadScales) -> RoadEngine:
         """What was learned from the same trips under other scales, free of accumulated rounding."""
+        size = self.size
         engine = RoadEngine(self.kernel, self.sizes, scales)
         engine.slots = self.slots.with_scales(scales)
         engine.log = self.log
         engine._draw_order = self._draw_order
-        engine._H_buffer = np.zeros((self.size, self.size))
-        engine._alpha = np.zeros(self.size)
+        engine._H_buffer = np.zeros((size, size))
+        engine._alpha = np.zeros(size)
         engine._solve(self.log.view())
         return engine
 
@@ -307,24 +286,25 @@ class RoadEngine:
 
         With Λ = A R⁻¹ Aᵀ, K = L Lᵀ and G = Lᵀ Λ L, H = L⁻ᵀ (I − (I + G)⁻¹) L⁻¹.
         """
-        self._vehicles = vehicle_information(self.slots, self.noise, trips)
+        slots = self.slots
+        noise = self.noise
         prior = self._vehicle_prior
-        information, pull = slot_information(self.slots, self.noise, trips)
+        self._vehicles = vehicle_information(slots, noise, trips)
+        information, pull = slot_information(slots, noise, trips)
         information, pull = self._vehicles.eliminate(prior, information, pull)
-        L = self.slots.prior_root()
-        identity = np.eye(self.size)
-        with blas_threads_for(float(self.size) ** 3):
+        L = slots.prior_root()
+        operations = float(self.size) ** 3
+        with blas_threads_for(operations):
             inner = L.T @ information @ L  # I + G
-            inner[np.diag_indices_from(inner)] += 1.0
+            diagonal = np.diag_indices_from(inner)
+            inner[diagonal] += 1.0
             factor = cholesky(inner, "the information about visited roads")
-            self.information = float(np.log(np.diagonal(factor)).sum())
-            self.information += self._vehicles.information(prior)
-            factor_inverse = solve_lower(factor, identity)
-            reduction = identity - factor_inverse.T @ factor_inverse  # I − (I + G)⁻¹
-            half = solve_lower(L, reduction, transposed=True)
-            H = solve_lower(L, np.ascontiguousarray(half.T), transposed=True)
+            H = _reduce_prior(L, factor)
         self._H_buffer = 0.5 * (H + H.T)
-        self._alpha = pull - self._H_buffer @ (L @ (L.T @ pull))
+        K_pull = L @ (L.T @ pull)
+        self._alpha = pull - self._H_buffer @ K_pull
+        self.information = float(half_log_det(factor))
+        self.information += self._vehicles.information(prior)
         self._means = None
         self._variances = None
         self._unsubtracted = []
@@ -353,19 +333,21 @@ class RoadEngine:
         alpha = as_vector(state.array("alpha"), "alpha")
         size = len(alpha)
         roads = len(edges)
-        known = as_vector(state.array("known"), "known", size * (size + 1) // 2)
-        near = as_vector(state.array("near"), "near", roads * (roads + 1) // 2)
+        known = as_vector(state.array("known"), "known", triangle_size(size))
+        near = as_vector(state.array("near"), "near", triangle_size(roads))
         H = from_lower(known, size)
         driven = np.unique(vehicles_of(trips.keys))
-        is_old_form = "first" in state.arrays  # in which vehicles had slots, too
+        is_old_form = has_vehicle_slots(state)
         slots = np.arange(size)
         if is_old_form:
-            slots = _slots_without_vehicles(state, size, driven)
-        same_roads = np.array_equal(np.sort(edges), np.unique(edges_of(trips.keys)))
-        if not same_roads or len(slots) != _P + roads:
-            raise _not_of_its_trips()
+            slots = slots_without_vehicles(state, size, driven)
+        roads_of_trips = np.unique(edges_of(trips.keys))
+        has_same_roads = np.array_equal(np.sort(edges), roads_of_trips)
+        if not has_same_roads or len(slots) != _P + roads:
+            raise not_of_its_trips()
         self.slots.restore(edges, from_lower(near, roads))
-        self._H_buffer = H[np.ix_(slots, slots)]
+        block = np.ix_(slots, slots)
+        self._H_buffer = H[block]
         self._alpha = alpha[slots]
         if is_old_form:
             self._vehicles = vehicle_information(self.slots, self.noise, trips)
@@ -387,59 +369,71 @@ class RoadEngine:
         """The variance of f of every road, (n,)."""
         if self._variances is None:
             self._variances = self.slots.prior_variances()
+            H_of_roads = self._H[_P:, _P:]
             scale = 1.0 / self.scales.own**2
-            root = psd_root(self._H[_P:, _P:], "what is known of roads", scale=scale)
+            root = psd_root(H_of_roads, "what is known of roads", scale=scale)
             self._unsubtracted = [root.root.T]
         for rows in self._unsubtracted:
             at_slots = np.zeros((self.size, len(rows)))
             at_slots[_P:] = rows.T
-            reduction = np.square(self.slots.spread(at_slots)).sum(axis=1)
+            spread = self.slots.spread(at_slots)
+            reduction = np.square(spread).sum(axis=1)
             self._variances = self._variances - reduction
         self._unsubtracted = []
         return self._variances
 
     def mean_of(self, keys: Floats) -> Floats:
         """The mean of each reward, (m,)."""
+        mean_of_roads = self.means()
+        f = mean_of_roads[edges_of(keys)]
+        mean_at_slots = self.slots.at_slots(mean_of_roads, self._alpha)
+        expected = keys[:, Column.EXPECTED]
+        mass_ratios = keys[:, Column.MASS_RATIO]
+        mean = expected + mass_ratios * f
         terms = terms_of(keys)
-        of_roads = self.means()
-        f = of_roads[edges_of(keys)]
-        mean = keys[:, Column.EXPECTED] + keys[:, Column.MASS_RATIO] * f
-        at_slots = self.slots.at_slots(of_roads, self._alpha)
         for w in self._vehicle_terms(keys):
-            mean[w.rows] += terms[w.rows] @ (w.slots.T @ at_slots + w.mean)
+            phi = terms[w.rows]
+            mean_of_w = w.slots.T @ mean_at_slots + w.mean
+            mean[w.rows] += phi @ mean_of_w
         return mean
 
     def variance_of(self, keys: Floats) -> Floats:
         """The variance of each reward without noise, (m,)."""
-        edges = edges_of(keys)
-        mass_ratios = keys[:, Column.MASS_RATIO]
-        variance = np.square(mass_ratios) * self.variances()[edges]
         H = self._H
+        edges = edges_of(keys)
+        terms = terms_of(keys)
+        mass_ratios = keys[:, Column.MASS_RATIO]
+        variance_of_f = self.variances()[edges]
+        variance = np.square(mass_ratios) * variance_of_f
         for w in self._vehicle_terms(keys):
-            phi = terms_of(keys)[w.rows]
+            rows = w.rows
+            phi = terms[rows]
             K_w = self.slots.prior_times(w.slots)
-            cov_w = w.slots.T @ K_w + w.cov - K_w.T @ H @ K_w
-            spread = self.slots.spread(w.slots - H @ K_w)[edges[w.rows]]
-            cov_with_f = mass_ratios[w.rows, None] * spread
-            variance[w.rows] += np.einsum("ij,jk,ik->i", phi, cov_w, phi)
-            variance[w.rows] += 2.0 * np.einsum("ij,ij->i", phi, cov_with_f)
+            prior_cov = w.slots.T @ K_w + w.cov
+            cov = prior_cov - K_w.T @ H @ K_w
+            cov_with_f = self.slots.spread(w.slots - H @ K_w)  # (n, 5)
+            of_rows = mass_ratios[rows, None] * cov_with_f[edges[rows]]
+            variance[rows] += np.einsum("ij,jk,ik->i", phi, cov, phi)
+            variance[rows] += 2.0 * np.einsum("ij,ij->i", phi, of_rows)
         return variance
 
-    def _vehicle_terms(self, keys: Floats) -> Iterator[_VehicleTerms]:
+    def _vehicle_terms(self, keys: Floats) -> Iterator[VehicleTerms]:
         """The terms of each vehicle of these keys."""
         prior = self._vehicle_prior
         for vehicle in _distinct_vehicles(keys):
             rows = keys[:, Column.VEHICLE] == vehicle
             slots = np.zeros((self.size, _P))
             slots[:_P] = np.eye(_P)
+            mean = np.zeros(_P)
+            cov = np.diag(prior)
             group = self._vehicles.get(vehicle)
-            if group is None:
-                yield _VehicleTerms(vehicle, rows, slots, np.zeros(_P), np.diag(prior))
-                continue
-            place = group.place(vehicle)
-            S = group.covariance(prior)[place]  # (5, p)
-            slots[group.slots] -= group.cross @ S.T
-            yield _VehicleTerms(vehicle, rows, slots, S @ group.pull, S[:, place])
+            if group is not None:
+                place = group.place(vehicle)
+                S = group.covariance(prior)[place]  # (5, p)
+                slots[group.slots] -= group.cross @ S.T
+                mean = S @ group.pull
+                cov = S[:, place]
+            yield VehicleTerms(vehicle, rows, slots, mean, cov)
 
     # --- draws -------------------------------------------------------------------------------
 
@@ -450,94 +444,125 @@ class RoadEngine:
         posterior, whose covariance is Σ. The order of the random numbers does not depend on what is
         eliminated, so that a saved state always gives the same draws.
         """
-        n = len(self.kernel)
-        scales = self.scales
-        slots = self.slots
         trips = self.log.view()
-        roads = scales.near * self.kernel.root_times(rng.standard_normal(n))
-        roads += np.sqrt(slots.own_variance) * rng.standard_normal(n)
+        roads = self._draw_roads(rng)
         normals = rng.standard_normal(self._draw_order.size)
-        fleet = np.sqrt(slots.fleet_variance) * normals[:_P]
+        fleet_std = np.sqrt(self.slots.fleet_variance)
+        drawn = RoadDraw(fleet_std * normals[:_P], roads)
         vehicles: dict[int, Floats] = {}
         if len(trips.rewards):
-            r, vehicles = self._draw_noise(trips, normals, rng)
-            K_r = slots.at_slots(slots.spread(r), r)
-            u = np.concatenate([fleet, roads[self.visited]])
-            eta = self._H @ (u - K_r) + r
-            roads -= slots.spread(eta)
-            fleet = fleet - slots.fleet_variance * eta[:_P]
+            noise = self._draw_noise(trips, normals, rng)
+            drawn = self._to_posterior(drawn, noise.slots)
+            vehicles = noise.vehicles
+
+        x = self._at_slots(drawn)
+        f = drawn.roads[edges_of(keys)]
+        rewards = keys[:, Column.MASS_RATIO] * f
         terms = terms_of(keys)
-        drawn = keys[:, Column.MASS_RATIO] * roads[edges_of(keys)]
-        x = np.concatenate([fleet, roads[self.visited]])
         for w in self._vehicle_terms(keys):
             # Drawn for every vehicle, used for those that were never driven.
-            new = scales.vehicle * rng.standard_normal(_P)
+            new = self.scales.vehicle * rng.standard_normal(_P)
             apart = vehicles.get(w.vehicle, new)
-            drawn[w.rows] += terms[w.rows] @ (w.slots.T @ x + apart)
-        return drawn
+            terms_of_vehicle = w.slots.T @ x + apart
+            rewards[w.rows] += terms[w.rows] @ terms_of_vehicle
+        return rewards
 
-    def _draw_noise(self, trips: Trips, normals: Floats, rng: Rng) -> _NoiseDraw:
+    def _draw_roads(self, rng: Rng) -> Floats:
+        """A draw of f from the prior, (n,)."""
+        n = len(self.kernel)
+        near_normals = rng.standard_normal(n)
+        own_normals = rng.standard_normal(n)
+        own_std = np.sqrt(self.slots.own_variance)
+        roads = self.scales.near * self.kernel.root_times(near_normals)
+        roads += own_std * own_normals
+        return roads
+
+    def _to_posterior(self, prior: RoadDraw, r: Floats) -> RoadDraw:
+        """The posterior draw u − K_·S (H u_S + r − H K r) of a prior draw u."""
+        slots = self.slots
+        u = self._at_slots(prior)
+        K_r = slots.at_slots(slots.spread(r), r)
+        eta = self._H @ (u - K_r) + r
+        return RoadDraw(
+            fleet=prior.fleet - slots.fleet_variance * eta[:_P],
+            roads=prior.roads - slots.spread(eta),
+        )
+
+    def _at_slots(self, drawn: RoadDraw) -> Floats:
+        """A draw at the slots, (s,)."""
+        return np.concatenate([drawn.fleet, drawn.roads[self.visited]])
+
+    def _draw_noise(self, trips: Trips, normals: Floats, rng: Rng) -> NoiseDraw:
         """A R⁻¹ e of a draw e of the noise, with vehicles eliminated.
 
         Eliminating w from Σ⁻¹ (x, w) = (K⁻¹ z − A R⁻¹ e, V⁻¹ z_w − Φᵀ R⁻¹ e) leaves for the slots
         A R⁻¹ e + C t, (s,), with t = S (V⁻¹ z_w − Φᵀ R⁻¹ e) and C = A R⁻¹ Φ; and w = t − S Cᵀ x.
         """
+        prior = self._vehicle_prior
         noise = self.noise.draw(trips, rng)  # e
         weighted = self.noise.solve(trips, noise)  # R⁻¹ e
-        pull_by_vehicle = _pulls(trips, weighted)
-        of_slots = np.asarray(self.slots.sums(trips) @ weighted)
-        of_vehicles: dict[int, Floats] = {}
+        pull_of_vehicle = _pulls(trips, weighted)
+        slots = np.asarray(self.slots.sums(trips) @ weighted)
+        vehicles: dict[int, Floats] = {}
         for group in self._vehicles.all():
-            members = group.vehicles
-            places = np.concatenate([self._draw_order.places(v) for v in members])
-            pull = np.concatenate([pull_by_vehicle[v] for v in members])
-            t = group.draw(self._vehicle_prior, normals[places], pull)
-            of_slots[group.slots] += group.cross @ t
-            for vehicle in members:
-                of_vehicles[vehicle] = t[group.place(vehicle)]
-        return _NoiseDraw(of_slots, of_vehicles)
+            places: list[Ints] = []
+            pulls: list[Floats] = []
+            for vehicle in group.vehicles:
+                places.append(self._draw_order.places(vehicle))
+                pulls.append(pull_of_vehicle[vehicle])
+            normals_of_group = normals[np.concatenate(places)]
+            pull = np.concatenate(pulls)
+            t = group.draw(prior, normals_of_group, pull)
+            slots[group.slots] += group.cross @ t
+            for vehicle in group.vehicles:
+                place = group.place(vehicle)
+                vehicles[vehicle] = t[place]
+        return NoiseDraw(slots, vehicles)
+
+
+# --- vehicles of keys and trips ------------------------------------------------------------
 
 
 def _distinct_vehicles(keys: Floats) -> list[int]:
     """Numbers of the vehicles, each once, sorted."""
-    return [int(vehicle) for vehicle in np.unique(vehicles_of(keys))]
+    vehicles: list[int] = np.unique(vehicles_of(keys)).tolist()
+    return vehicles
 
 
 def _pulls(trips: Trips, weighted: Floats) -> dict[int, Floats]:
     """Φᵀ times values of all rewards, (M,), by vehicle, (5,) each."""
-    vehicles, whose = np.unique(vehicles_of(trips.keys), return_inverse=True)
-    of_arms = weighted[trips.of]  # (N,)
+    vehicles, driver_of_arm = trips.drivers
+    terms = terms_of(trips.keys)
+    weighted_of_arm = weighted[trips.reward_of_arm]
+    weighted_terms = terms * weighted_of_arm[:, None]  # (N, 5)
     pulls = np.zeros((len(vehicles), _P))
-    np.add.at(pulls, whose, terms_of(trips.keys) * of_arms[:, None])
-    return dict(zip(vehicles.tolist(), pulls, strict=True))
+    np.add.at(pulls, driver_of_arm, weighted_terms)
+    by_vehicle = zip(vehicles.tolist(), pulls, strict=True)
+    return dict(by_vehicle)
 
 
 def _terms_of_vehicle(trips: Trips, vehicle: int) -> Floats:
     """Φ: the terms of one vehicle in each reward, (M, 5)."""
-    is_driver = trips.keys[:, Column.VEHICLE] == vehicle
-    return trips.summed(terms_of(trips.keys) * is_driver[:, None])
+    keys = trips.keys
+    is_driven = keys[:, Column.VEHICLE] == vehicle
+    terms = terms_of(keys)
+    return trips.summed(terms * is_driven[:, None])
 
 
-def _slots_without_vehicles(state: State, size: int, driven: Ints) -> Ints:
-    """Slots of fleet and roads in an old state, in which vehicles had slots, too.
-
-    H over these slots is the same whether vehicles have slots or are eliminated.
-    """
-    vehicles = as_positions(state.array("vehicles"), "vehicles")
-    first = as_positions(state.array("first"), "first")
-    road_slots = as_positions(state.array("at"), "at")
-    vehicle_slots = (first[:, None] + np.arange(_P)).ravel()
-    slots = np.concatenate([np.arange(_P), road_slots, vehicle_slots])
-    if (
-        not np.array_equal(np.sort(vehicles), driven)
-        or len(first) != len(vehicles)
-        or not np.array_equal(np.sort(slots), np.arange(size))
-    ):
-        raise _not_of_its_trips()
-    return slots[: _P + len(road_slots)]
+def _terms_of_group(trips: Trips, group: VehicleGroup) -> Floats:
+    """Φ: the terms of a group's vehicles in each reward, (M, p)."""
+    phi = np.zeros((len(trips.rewards), len(group.pull)))
+    for vehicle in group.vehicles:
+        place = group.place(vehicle)
+        phi[:, place] = _terms_of_vehicle(trips, vehicle)
+    return phi
 
 
-def _not_of_its_trips() -> StateError:
-    return StateError(
-        "this state is damaged: what it has learned is not from its trips"
-    )
+def _reduce_prior(L: Floats, factor: Floats) -> Floats:
+    """H = L⁻ᵀ (I − (I + G)⁻¹) L⁻¹, given a Cholesky factor of I + G."""
+    identity = np.eye(len(L))
+    factor_inverse = solve_lower(factor, identity)
+    inverse = factor_inverse.T @ factor_inverse  # (I + G)⁻¹
+    half = solve_lower(L, identity - inverse, transposed=True)
+    half_transposed = np.ascontiguousarray(half.T)
+    return solve_lower(L, half_transposed, transposed=True)

@@ -12,19 +12,21 @@ expected. ``motion`` and ``motion_trip`` stay where no reward holds what is stor
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats
+from superarm.core import Bools, Floats
 from superarm.core.errors import NotPositiveDefiniteError
 from superarm.core.linalg import cholesky, solve_lower
 from superarm.roads.energy.scales import RoadScales
-from superarm.roads.rows import Column, noise_parts, terms_of
+from superarm.roads.rows import noise_parts, terms_of
 
 from .engine import RoadEngine
 from .information import residuals
-from .log import Trips
+from .matrices import half_log_det
+from .trips import Trips
 
 _PRIOR_WIDTH = 1.0  # of the logarithm of a scale
 _NOISE_SHARE = 21  # its place in ``RoadScales.as_vector``
@@ -39,17 +41,53 @@ class _Covariance(NamedTuple):
     stated: Floats  # noise that was stated, (M,)
     borders: Floats | None  # covariance that is known of motion, (M, M)
 
-    def at(self, variances: Floats) -> Floats:
+    def under(self, variances: Floats) -> Floats:
         """The covariance under these squares of the scales, (M, M)."""
         covariance = np.tensordot(variances, self.parts, 1)
-        covariance[np.diag_indices_from(covariance)] += self.stated
+        diagonal = np.diag_indices_from(covariance)
+        covariance[diagonal] += self.stated
         if self.borders is not None:
             covariance += self.borders
         return covariance
 
 
+@dataclass(frozen=True)
+class _Loss:
+    """−log p(y) − log of the prior, by the logarithms of the scales."""
+
+    model: _Covariance
+    residual: Floats  # y − expected, (M,)
+    centre: Floats  # of the prior, (k,)
+
+    def __call__(self, point: Floats) -> tuple[float, Floats]:
+        """The loss and its gradient."""
+        variances = np.exp(2.0 * point)
+        covariance = self.model.under(variances)
+        try:
+            L = cholesky(covariance, "the covariance of the latest trips")
+        except NotPositiveDefiniteError:
+            return math.inf, np.zeros(len(point))
+        identity = np.eye(len(L))
+        L_inverse = solve_lower(L, identity)
+        inverse = solve_lower(L, L_inverse, transposed=True)
+        alpha = inverse @ self.residual
+        quadratic = 0.5 * float(self.residual @ alpha)
+        value = quadratic + float(half_log_det(L))
+        # Twice d(value)/d(covariance), of which each part's gradient is a sum.
+        by_covariance = inverse - np.outer(alpha, alpha)
+        by_variance = np.tensordot(self.model.parts, by_covariance, 2)
+        slope = variances * by_variance
+
+        away = (point - self.centre) / _PRIOR_WIDTH
+        penalty = 0.5 * float(away @ away)
+        return value + penalty, slope + away / _PRIOR_WIDTH
+
+
 def fit_scales(
-    engine: RoadEngine, trips: Trips, initial: RoadScales, most: int
+    engine: RoadEngine,
+    trips: Trips,
+    initial: RoadScales,
+    most: int,
 ) -> RoadScales:
     """The most likely scales, searched from those of the engine.
 
@@ -62,67 +100,49 @@ def fit_scales(
     from scipy.optimize import minimize
 
     model = _covariance_of(engine, trips)
-    residual = residuals(trips)
     fitted_count = len(model.parts)  # all scales, or all but the two of motion
+    current = engine.scales.as_vector()
     centre = np.log(initial.as_vector()[:fitted_count])
-    start = np.log(engine.scales.as_vector()[:fitted_count])
-
-    def loss(point: Floats) -> tuple[float, Floats]:
-        """−log p and its gradient by the logarithms of the scales."""
-        variances = np.exp(2.0 * point)
-        covariance = model.at(variances)
-        away = (point - centre) / _PRIOR_WIDTH
-        try:
-            L = cholesky(covariance, "the covariance of the latest trips")
-        except NotPositiveDefiniteError:
-            return math.inf, np.zeros(len(point))
-        inverse = solve_lower(L, solve_lower(L, np.eye(len(L))), transposed=True)
-        alpha = inverse @ residual
-        value = 0.5 * float(residual @ alpha) + float(np.log(np.diagonal(L)).sum())
-        dlog_p = inverse - np.outer(alpha, alpha)
-        slope = variances * np.tensordot(model.parts, dlog_p, 2)
-        return value + 0.5 * float(away @ away), slope + away / _PRIOR_WIDTH
-
-    place = np.arange(fitted_count)
-    may_not_fall = np.isin(place, [_NOISE_SHARE, _MOTION])
-    lower = centre - np.where(may_not_fall, 0.0, _REACH)
-    upper = centre + np.where(place == _NOISE_SHARE, 0.0, _REACH)
+    start = np.log(current[:fitted_count])
+    lower, upper = _bounds(centre)
     result = minimize(
-        loss,
+        _Loss(model, residuals(trips), centre),
         np.clip(start, lower, upper),
         jac=True,
         method="L-BFGS-B",
         bounds=list(zip(lower, upper, strict=True)),
         options={"maxfun": most},
     )
-    not_fitted = engine.scales.as_vector()[fitted_count:]
-    return RoadScales.of(np.concatenate([np.exp(result.x), not_fitted]))
+    fitted = np.exp(result.x)
+    not_fitted = current[fitted_count:]
+    return RoadScales.from_vector(np.concatenate([fitted, not_fitted]))
+
+
+def _bounds(centre: Floats) -> tuple[Floats, Floats]:
+    """The lowest and highest logarithms of the scales."""
+    place = np.arange(len(centre))
+    is_fixed = place == _NOISE_SHARE
+    may_not_fall = is_fixed | (place == _MOTION)
+    reach_down = np.where(may_not_fall, 0.0, _REACH)
+    reach_up = np.where(is_fixed, 0.0, _REACH)
+    lower = centre - reach_down
+    upper = centre + reach_up
+    return lower, upper
 
 
 def _covariance_of(engine: RoadEngine, trips: Trips) -> _Covariance:
     """24 parts where rewards hold what is stored in motion, otherwise 22."""
-    count = len(trips.rewards)
-    counts, near, sizes = engine.slots.counted_roads(trips)
-    terms = trips.summed(terms_of(trips.keys))  # (M, 5)
-    shared = np.where(trips.alone[:, None], 0.0, terms)
-    same_trip = trips.trip[:, None] == trips.trip
     has_model_noise = trips.noise == 0.0
-    noise = trips.summed(noise_parts(trips.keys))  # (M, 4)
-    noise = np.where(has_model_noise[:, None], noise, 0.0)
-
-    parts = [counts.T @ near @ counts]
-    parts.append(counts.T @ counts)
-    parts.append(counts.T @ (np.square(sizes)[:, None] * counts))
-    parts += [np.outer(term, term) for term in terms.T]
-    parts += _same_vehicle(trips)
-    parts += [np.where(same_trip, np.outer(term, term), 0.0) for term in shared.T]
-    parts += [np.diag(variance) for variance in noise.T]
+    parts = _road_parts(engine, trips)
+    parts += _fleet_parts(trips)
+    parts += _vehicle_parts(trips)
+    parts += _trip_parts(trips)
+    parts += _noise_parts(trips, has_model_noise)
     borders = None
     if trips.borders:
-        crossed = np.where(trips.alone, 0.0, trips.crossing(trips.borders.size))
-        parts.append(trips.across(np.square(trips.borders.size)))
-        parts.append(np.where(same_trip, np.outer(crossed, crossed), 0.0))
+        parts += _motion_parts(trips)
         borders = trips.across(trips.borders.variance)
+    count = len(trips.rewards)
     return _Covariance(
         parts=np.array(parts).reshape(-1, count, count),
         stated=np.where(has_model_noise, 0.0, trips.noise),
@@ -130,15 +150,72 @@ def _covariance_of(engine: RoadEngine, trips: Trips) -> _Covariance:
     )
 
 
-def _same_vehicle(trips: Trips) -> list[Floats]:
+# --- parts, in the order of the scales -----------------------------------------------------
+
+
+def _road_parts(engine: RoadEngine, trips: Trips) -> list[Floats]:
+    """What near², own² and share² multiply, three of (M, M)."""
+    counts, near, sizes = engine.slots.counted_roads(trips)
+    squared_sizes = np.square(sizes)[:, None]
+    return [
+        counts.T @ near @ counts,
+        counts.T @ counts,
+        counts.T @ (squared_sizes * counts),
+    ]
+
+
+def _fleet_parts(trips: Trips) -> list[Floats]:
+    """For each term, how rewards covary that all owe it to the fleet, five of (M, M)."""
+    return [np.outer(term, term) for term in trips.terms.T]
+
+
+def _vehicle_parts(trips: Trips) -> list[Floats]:
     """For each term, how rewards covary that owe it to the same vehicle, five of (M, M)."""
     from scipy.sparse import csr_array
 
-    vehicles = trips.keys[:, Column.VEHICLE]
-    distinct, whose = np.unique(vehicles, return_inverse=True)
-    shape = (len(trips.rewards), len(distinct))
+    vehicles, vehicle_of_arm = trips.drivers
+    places = (trips.reward_of_arm, vehicle_of_arm)
+    shape = (len(trips.rewards), len(vehicles))
     covariances = []
     for term in terms_of(trips.keys).T:
-        by_vehicle = csr_array((term, (trips.of, whose)), shape=shape)
-        covariances.append((by_vehicle @ by_vehicle.T).toarray())
+        by_vehicle = csr_array((term, places), shape=shape)
+        covariance = by_vehicle @ by_vehicle.T
+        covariances.append(covariance.toarray())
     return covariances
+
+
+def _trip_parts(trips: Trips) -> list[Floats]:
+    """For each term, how rewards covary that owe it to the same trip, five of (M, M)."""
+    terms = trips.terms
+    unshared = trips.unshared[:, None]
+    shared = np.where(unshared, 0.0, terms)  # (M, 5)
+    covariances = []
+    for term in shared.T:
+        covariance = _within_trips(trips, term)
+        covariances.append(covariance)
+    return covariances
+
+
+def _within_trips(trips: Trips, values: Floats) -> Floats:
+    """The outer product of values, (M,), between rewards of the same trip only, (M, M)."""
+    same_trip = trips.trip[:, None] == trips.trip
+    return np.where(same_trip, np.outer(values, values), 0.0)
+
+
+def _noise_parts(trips: Trips, has_model_noise: Bools) -> list[Floats]:
+    """What the square of each scale of the noise multiplies, four of (M, M)."""
+    of_arms = noise_parts(trips.keys)
+    of_rewards = trips.summed(of_arms)  # (M, 4)
+    has_model_noise = has_model_noise[:, None]
+    modelled = np.where(has_model_noise, of_rewards, 0.0)
+    return [np.diag(variance) for variance in modelled.T]
+
+
+def _motion_parts(trips: Trips) -> list[Floats]:
+    """What motion² and motion_trip² multiply, two of (M, M)."""
+    sizes = trips.borders.size
+    by_border = trips.across(np.square(sizes))
+    crossing = trips.crossing(sizes)
+    shared = np.where(trips.unshared, 0.0, crossing)
+    by_trip = _within_trips(trips, shared)
+    return [by_border, by_trip]

@@ -2,70 +2,96 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.roads.energy.scales import TERMS
-from superarm.roads.rows import Column, terms_of, vehicles_of
+from superarm.roads.rows import Column, terms_of
 
-from .log import Trips
-from .noise import TripNoise
+from .grouping import group_vehicles
+from .noise import TripNoise, Woodbury
 from .slots import Slots
-from .vehicles import VehicleGroups, group_vehicles
+from .trips import Drivers, Trips
+from .vehicle_groups import VehicleGroups
 
 _P = len(TERMS)
+_OFFSETS = np.arange(_P)  # of the columns of a trip's or a vehicle's terms
 
 
 def residuals(trips: Trips) -> Floats:
     """y − expected, (M,)."""
-    return trips.rewards - trips.summed(trips.keys[:, Column.EXPECTED])
+    expected = trips.summed(trips.keys[:, Column.EXPECTED])
+    return trips.rewards - expected
 
 
 # --- about slots ---------------------------------------------------------------------------
 
 
-def slot_information(
-    slots: Slots, noise: TripNoise, trips: Trips
-) -> tuple[Floats, Floats]:
-    """A R⁻¹ Aᵀ, (s, s), and A R⁻¹ (y − expected), (s,)."""
-    from scipy.sparse import csr_array
+class SlotInformation(NamedTuple):
+    """What trips contain about the slots."""
 
-    residual = residuals(trips)
+    matrix: Floats  # A R⁻¹ Aᵀ, (s, s)
+    pull: Floats  # A R⁻¹ (y − expected), (s,)
+
+
+def slot_information(slots: Slots, noise: TripNoise, trips: Trips) -> SlotInformation:
+    """The information of trips about slots; all their roads have slots."""
     A = slots.sums(trips)
+    residual = residuals(trips)
     if trips.borders:
         return _with_borders(A.tocsc(), noise, trips, residual)
-    weight, shared, inner = noise.woodbury(trips)
-    # W F (I + Fᵀ W F)^(−½), block by block, as a sparse (M, 5·trips) matrix.
-    weighted = weight[:, None] * shared  # W F, (M, 5)
-    factors = np.linalg.cholesky(inner)[trips.trip]  # (M, 5, 5)
-    half = np.linalg.solve(factors, weighted[:, :, None])[:, :, 0]
-    rows = np.repeat(np.arange(len(weight)), _P)
-    columns = trips.trip[:, None] * _P + np.arange(_P)
-    shape = (len(weight), trips.number * _P)
-    blocks = csr_array((half.ravel(), (rows, columns.ravel())), shape=shape)
-    low_rank = A @ blocks
-    information = (A * weight) @ A.T - low_rank @ low_rank.T
+    woodbury = noise.woodbury(trips)
+    # R⁻¹ = W − W F (I + Fᵀ W F)⁻¹ Fᵀ W
+    low_rank = A @ _half_correction(woodbury, trips)
+    weighted = A * woodbury.weight
+    matrix = weighted @ A.T - low_rank @ low_rank.T
     pull = A @ noise.solve(trips, residual)
-    return np.asarray(information.toarray()), np.asarray(pull)
+    return SlotInformation(
+        matrix=np.asarray(matrix.toarray()),
+        pull=np.asarray(pull),
+    )
+
+
+def _half_correction(woodbury: Woodbury, trips: Trips) -> Any:
+    """W F (I + Fᵀ W F)^(−½), block by block, as a sparse (M, 5·trips) matrix."""
+    from scipy.sparse import csr_array
+
+    weight, shared, inner = woodbury
+    count = len(weight)
+    weighted = weight[:, None] * shared  # W F, (M, 5)
+    factors = np.linalg.cholesky(inner)
+    factor_of_reward = factors[trips.trip]  # (M, 5, 5)
+    columns = weighted[:, :, None]
+    half = np.linalg.solve(factor_of_reward, columns)
+    values = half.ravel()
+    rewards = np.arange(count)
+    places = _places_of_terms(rewards, trips.trip)
+    shape = (count, trips.number * _P)
+    return csr_array((values, places), shape=shape)
 
 
 def _with_borders(
-    A: Any, noise: TripNoise, trips: Trips, residual: Floats
-) -> tuple[Floats, Floats]:
+    A: Any,
+    noise: TripNoise,
+    trips: Trips,
+    residual: Floats,
+) -> SlotInformation:
     """The same where T is not diagonal: trip by trip, over the slots that it touches."""
     size = A.shape[0]
-    information = np.zeros((size, size))
+    matrix = np.zeros((size, size))
     pull = np.zeros(size)
     for rows, root in noise.roots(trips):
         part = A[:, rows]
         touched = np.unique(part.indices)
-        white = root.whiten(part[touched].toarray().T)  # (k, u)
+        weights = part[touched].toarray().T  # (k, u)
+        white = root.whiten(weights)
         white_residual = root.whiten(residual[rows, None])[:, 0]
-        information[np.ix_(touched, touched)] += white.T @ white
+        block = np.ix_(touched, touched)
+        matrix[block] += white.T @ white
         pull[touched] += white.T @ white_residual
-    return information, pull
+    return SlotInformation(matrix, pull)
 
 
 # --- about vehicles ------------------------------------------------------------------------
@@ -73,15 +99,22 @@ def _with_borders(
 
 def vehicle_information(slots: Slots, noise: TripNoise, trips: Trips) -> VehicleGroups:
     """The groups of the vehicles of these trips; all roads have slots."""
-    vehicles, whose = np.unique(vehicles_of(trips.keys), return_inverse=True)
-    phi = _by_vehicle(trips.of, whose, terms_of(trips.keys), _shape(trips, vehicles))
-    weighted = _weighted_terms(noise, trips, vehicles, whose)  # R⁻¹ Φ
-    cross = slots.sums(trips) @ weighted
-    pull = np.asarray(weighted.T @ residuals(trips))
-    return group_vehicles(vehicles, cross, phi.T @ weighted, pull)
+    drivers = trips.drivers
+    terms = terms_of(trips.keys)
+    shape = _shape(trips, drivers)
+    phi = _by_vehicle(trips.reward_of_arm, drivers.of_arm, terms, shape)
+    weighted = _weighted_terms(noise, trips, drivers)  # R⁻¹ Φ
+    A = slots.sums(trips)
+    residual = residuals(trips)
+    return group_vehicles(
+        drivers.vehicles,
+        cross=A @ weighted,
+        information=phi.T @ weighted,
+        pull=np.asarray(weighted.T @ residual),
+    )
 
 
-def _weighted_terms(noise: TripNoise, trips: Trips, vehicles: Ints, whose: Ints) -> Any:
+def _weighted_terms(noise: TripNoise, trips: Trips, drivers: Drivers) -> Any:
     """R⁻¹ Φ, sparse (M, 5 V).
 
     R⁻¹ mixes the vehicles of a trip. So it is multiplied with the terms of the first vehicle of every
@@ -89,41 +122,78 @@ def _weighted_terms(noise: TripNoise, trips: Trips, vehicles: Ints, whose: Ints)
     """
     from scipy.sparse import csr_array
 
-    V = len(vehicles)
     terms = terms_of(trips.keys)
-    pairs, pair = np.unique(trips.trip[trips.of] * V + whose, return_inverse=True)
-    trip_of_pair = pairs // V
-    vehicle_of_pair = pairs % V
-    # Of each pair: how many vehicles of its trip come before.
-    rank = np.arange(len(pairs)) - np.searchsorted(trip_of_pair, trip_of_pair)
-    weighted = csr_array(_shape(trips, vehicles))
-    for number in range(int(rank.max(initial=-1)) + 1):
-        arms = rank[pair] == number
-        values = noise.solve(trips, trips.summed(terms * arms[:, None]))  # (M, 5)
-        vehicle_of_trip = np.full(trips.number, -1, dtype=np.intp)
-        chosen = rank == number
-        vehicle_of_trip[trip_of_pair[chosen]] = vehicle_of_pair[chosen]
+    pairs = _trip_vehicle_pairs(trips, drivers)
+    rank_of_arm = pairs.rank[pairs.pair_of_arm]
+    highest_rank = int(pairs.rank.max(initial=-1))
+    shape = _shape(trips, drivers)
+    weighted = csr_array(shape)
+    for rank in range(highest_rank + 1):
+        is_driven = rank_of_arm == rank
+        summed = trips.summed(terms * is_driven[:, None])
+        values = noise.solve(trips, summed)  # (M, 5)
+        vehicle_of_trip = pairs.vehicles_of_rank(rank, trips.number)
         vehicle_of_reward = vehicle_of_trip[trips.trip]
         rewards = np.flatnonzero(vehicle_of_reward >= 0)
-        weighted = weighted + _by_vehicle(
-            rewards,
-            vehicle_of_reward[rewards],
-            values[rewards],
-            _shape(trips, vehicles),
-        )
+        vehicles = vehicle_of_reward[rewards]
+        part = _by_vehicle(rewards, vehicles, values[rewards], shape)
+        weighted = weighted + part
     return weighted
 
 
-def _shape(trips: Trips, vehicles: Ints) -> tuple[int, int]:
-    return len(trips.rewards), _P * len(vehicles)
+class _TripVehiclePairs(NamedTuple):
+    """Pairs of a trip and one of its vehicles, sorted, P of them."""
+
+    trip: Ints  # (P,)
+    vehicle: Ints  # (P,)
+    rank: Ints  # how many vehicles of its trip come before, (P,)
+    pair_of_arm: Ints  # (N,)
+
+    def vehicles_of_rank(self, rank: int, trips: int) -> Ints:
+        """The vehicle of this rank of each trip, −1 where it has none, (trips,)."""
+        vehicle_of_trip = np.full(trips, -1, dtype=np.intp)
+        chosen = self.rank == rank
+        chosen_trips = self.trip[chosen]
+        vehicle_of_trip[chosen_trips] = self.vehicle[chosen]
+        return vehicle_of_trip
+
+
+def _trip_vehicle_pairs(trips: Trips, drivers: Drivers) -> _TripVehiclePairs:
+    trip_of_arm = trips.trip[trips.reward_of_arm]
+    vehicles = len(drivers.vehicles)
+    codes = trip_of_arm * vehicles + drivers.of_arm
+    pairs, pair_of_arm = np.unique(codes, return_inverse=True)
+    trip = pairs // vehicles
+    vehicle = pairs % vehicles
+    numbers = np.arange(len(pairs))
+    first_of_trip = np.searchsorted(trip, trip)
+    rank = numbers - first_of_trip
+    return _TripVehiclePairs(trip, vehicle, rank, pair_of_arm)
+
+
+def _shape(trips: Trips, drivers: Drivers) -> tuple[int, int]:
+    """Of a matrix of rewards by vehicles' terms."""
+    rewards = len(trips.rewards)
+    vehicles = len(drivers.vehicles)
+    return rewards, _P * vehicles
 
 
 def _by_vehicle(
-    rewards: Ints, whose: Ints, values: Floats, shape: tuple[int, int]
+    rewards: Ints,
+    vehicles: Ints,
+    values: Floats,
+    shape: tuple[int, int],
 ) -> Any:
     """Terms of vehicles, (m, 5), as a sparse matrix of rewards by vehicles' terms."""
     from scipy.sparse import csr_array
 
-    rows = np.repeat(rewards, _P)
-    columns = _P * whose[:, None] + np.arange(_P)
-    return csr_array((values.ravel(), (rows, columns.ravel())), shape=shape)
+    places = _places_of_terms(rewards, vehicles)
+    return csr_array((values.ravel(), places), shape=shape)
+
+
+def _places_of_terms(rows: Ints, blocks: Ints) -> tuple[Ints, Ints]:
+    """Rows and columns of five terms each, in a matrix of blocks of five columns, (5 m,) each."""
+    repeated_rows = np.repeat(rows, _P)
+    first_columns = _P * blocks[:, None]
+    columns = first_columns + _OFFSETS
+    return repeated_rows, columns.ravel()

@@ -29,13 +29,15 @@ def check_rows(arms: Any, roads: int) -> Floats:
     _check_numbers(rows, Column.EDGE, roads, "roads")
     _check_numbers(rows, Column.VEHICLE, MOST_VEHICLES, "vehicles")
     mass_ratios = rows[:, Column.MASS_RATIO]
-    if not ((mass_ratios > 0.0) & (rows[:, Column.STOPS] >= 0.0)).all():
+    stops = rows[:, Column.STOPS]
+    if not ((mass_ratios > 0.0) & (stops >= 0.0)).all():
         raise InputError(
             "columns 6 and 7 of arms must hold masses above 0 and variances of 0 or more"
         )
     quantities = rows[:, : Column.VEHICLE]
-    too_large = np.abs(quantities).max(initial=0.0) > _LARGEST
-    if too_large or mass_ratios.min(initial=_LARGEST) < _LEAST_RATIO:
+    largest = np.abs(quantities).max(initial=0.0)
+    least_ratio = mass_ratios.min(initial=_LARGEST)
+    if largest > _LARGEST or least_ratio < _LEAST_RATIO:
         raise InputError(
             f"arms hold numbers beyond {_LARGEST:g}, or masses below {_LEAST_RATIO:g}; energies are in Wh, "
             "and masses are multiples of Table 2's"
@@ -46,18 +48,19 @@ def check_rows(arms: Any, roads: int) -> Floats:
 def _check_numbers(rows: Floats, column: Column, count: int, what: str) -> None:
     """Raise :class:`UnknownArmError` where a column does not hold numbers below ``count``."""
     values = rows[:, column]
-    good = (values >= 0.0) & (values < count) & (values == np.floor(values))
-    bad = ~good
-    if bad.any():
-        row = int(bad.argmax())
+    in_range = (values >= 0.0) & (values < count)
+    is_whole = values == np.floor(values)
+    is_wrong = ~(in_range & is_whole)
+    if is_wrong.any():
+        row = int(is_wrong.argmax())
         raise UnknownArmError(
-            f"row {row}, column {int(column)} holds {values[bad][0]!r}; {what} are numbered "
+            f"row {row}, column {int(column)} holds {values[row]!r}; {what} are numbered "
             f"0 … {count - 1}"
         )
 
 
 class CheckedRows:
-    """The rows that were checked last: those of an offer, which a round asks for several times.
+    """The rows that were checked last: those of an offer, which a round uses several times.
 
     Only arrays that nobody can write into are remembered. Copies and pickles remember nothing.
     """
@@ -76,5 +79,5 @@ class CheckedRows:
 
     def remember(self, rows: Floats) -> None:
         """Remember checked rows, unless they can change."""
-        constant = rows.base is None and not rows.flags.writeable
-        self._rows = ref(rows) if constant else None
+        is_constant = rows.base is None and not rows.flags.writeable
+        self._rows = ref(rows) if is_constant else None

@@ -18,7 +18,8 @@ def vehicle_number(name: str) -> int:
     Args:
         name: The vehicle's name in its fleet's log.
     """
-    return int.from_bytes(sha256(name.encode()).digest()[:4], "big") >> 1
+    digest = sha256(name.encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
 
 
 class VehicleNames:
@@ -70,17 +71,25 @@ class VehicleNames:
     @classmethod
     def from_json(cls, value: Any) -> VehicleNames:
         """The inverse of :meth:`as_json`, or :class:`StateError`."""
-        valid = isinstance(value, dict) and all(
-            isinstance(name, str) and _is_number(number)
-            for name, number in value.items()
-        )
-        if not valid or len(set(value.values())) < len(value):
+        if not _has_numbers(value):
             raise StateError(
                 "this state is damaged: two vehicles share a number, or one has none"
             )
         return cls(value)
 
 
+def _has_numbers(value: Any) -> bool:
+    """Whether a value gives each name a number of its own."""
+    if not isinstance(value, dict):
+        return False
+    for name, number in value.items():
+        if not isinstance(name, str) or not _is_number(number):
+            return False
+    numbers = set(value.values())
+    return len(numbers) == len(value)
+
+
 def _is_number(value: Any) -> bool:
     """Whether a value is the number of a vehicle; True is none."""
-    return type(value) is int and 0 <= value < MOST_VEHICLES
+    is_integer = type(value) is int
+    return is_integer and 0 <= value < MOST_VEHICLES

@@ -18,11 +18,14 @@ import numpy as np
 
 from superarm.core import Floats, Rng
 from superarm.roads.energy.scales import TERMS, RoadScales
-from superarm.roads.rows import noise_parts, terms_of
+from superarm.roads.rows import noise_parts
 
-from .log import Trips
+from .trips import Trips
 
 _P = len(TERMS)
+# Diagonals below and above the main one, as scipy counts them.
+_LOWER = (1, 0)
+_UPPER = (0, 1)
 
 
 class Woodbury(NamedTuple):
@@ -47,31 +50,38 @@ class TripNoise:
 
     def own_variance(self, trips: Trips) -> Floats:
         """The variance that each reward has by itself, (M,)."""
-        squared_scales = np.square(self._scales.of_noise)
-        expected = trips.summed(noise_parts(trips.keys) @ squared_scales)
-        return np.where(trips.noise == 0.0, expected, trips.noise)
+        variances = np.square(self._scales.noise_scales)
+        of_arms = noise_parts(trips.keys) @ variances  # (N,)
+        expected = trips.summed(of_arms)
+        was_stated = trips.noise != 0.0
+        return np.where(was_stated, trips.noise, expected)
 
     def border_variance(self, trips: Trips) -> Floats:
         """The variance of what is stored in motion at each border, Wh², (Q,)."""
         borders = trips.borders
-        return np.square(self._scales.motion * borders.size) + borders.variance
+        std = self._scales.motion * borders.size
+        return np.square(std) + borders.variance
 
     def _shared(self, trips: Trips) -> Floats:
         """F."""
-        shared = trips.summed(terms_of(trips.keys)) * self._scales.trip
+        shared = trips.terms * self._scales.trip  # (M, 5)
         if trips.borders:
-            motion = self._scales.motion_trip * trips.crossing(trips.borders.size)
+            crossing = trips.crossing(trips.borders.size)
+            motion = self._scales.motion_trip * crossing
             shared = np.column_stack([shared, motion])
-        return np.where(trips.alone[:, None], 0.0, shared)
+        unshared = trips.unshared[:, None]
+        return np.where(unshared, 0.0, shared)
 
     def covariance(self, trips: Trips) -> Floats:
         """R, (M, M)."""
         shared = self._shared(trips)
         same_trip = trips.trip[:, None] == trips.trip
         within_trips = np.where(same_trip, shared @ shared.T, 0.0)
-        noise = np.diag(self.own_variance(trips)) + within_trips
+        own_variance = self.own_variance(trips)
+        noise = np.diag(own_variance) + within_trips
         if trips.borders:
-            noise += trips.across(self.border_variance(trips))
+            border_variance = self.border_variance(trips)
+            noise += trips.across(border_variance)
         return noise
 
     # --- R⁻¹ ---------------------------------------------------------------------------------
@@ -81,9 +91,11 @@ class TripNoise:
         weight = 1.0 / self.own_variance(trips)
         shared = self._shared(trips)
         weighted = weight[:, None] * shared
-        inner = np.zeros((trips.number, _P, _P))
-        np.add.at(inner, trips.trip, shared[:, :, None] * weighted[:, None, :])
-        return Woodbury(weight, shared, inner + np.eye(_P))
+        F_W_F = np.zeros((trips.number, _P, _P))
+        products = _outer_by_row(shared, weighted)
+        np.add.at(F_W_F, trips.trip, products)
+        inner = F_W_F + np.eye(_P)
+        return Woodbury(weight, shared, inner)
 
     def solve(self, trips: Trips, values: Floats) -> Floats:
         """R⁻¹ times values, (M,) or (M, k), trip by trip."""
@@ -91,22 +103,28 @@ class TripNoise:
             return self._solve_with_borders(trips, values)
         weight, shared, inner = self.woodbury(trips)
         weights = weight[:, None]
-        weighted = weights * values.reshape(len(weight), -1)  # W values, (M, k)
+        columns = values.reshape(len(weight), -1)  # (M, k)
+        weighted = weights * columns  # W values
         # Fᵀ W values, trip by trip, (·, 5, k).
-        projected = np.zeros((trips.number, _P, weighted.shape[1]))
-        products = shared[:, :, None] * weighted[:, None, :]
+        _, k = weighted.shape
+        projected = np.zeros((trips.number, _P, k))
+        products = _outer_by_row(shared, weighted)
         np.add.at(projected, trips.trip, products)
         solved = np.linalg.solve(inner, projected)
         solved_of_reward = solved[trips.trip]  # (M, 5, k)
-        weighted -= weights * np.einsum("ij,ijk->ik", shared, solved_of_reward)
+        # F (I + Fᵀ W F)⁻¹ Fᵀ W values, (M, k).
+        explained = np.einsum("ij,ijk->ik", shared, solved_of_reward)
+        weighted -= weights * explained
         return weighted.reshape(values.shape)
 
     def _solve_with_borders(self, trips: Trips, values: Floats) -> Floats:
-        columns = values.reshape(len(trips.rewards), -1).copy()
+        rewards = len(values)
+        columns = values.reshape(rewards, -1)
+        solved = columns.copy()
         for rows, root in self.roots(trips):
-            white = root.whiten(columns[rows])
-            columns[rows] = root.whiten(white, transposed=True)
-        return columns.reshape(values.shape)
+            white = root.whiten(solved[rows])
+            solved[rows] = root.whiten(white, transposed=True)
+        return solved.reshape(values.shape)
 
     def roots(self, trips: Trips) -> Iterator[tuple[slice, NoiseRoot]]:
         """The rewards of each trip, and the root of their block of R."""
@@ -114,24 +132,29 @@ class TripNoise:
 
         band = self._band(trips)
         shared = self._shared(trips)
-        ends = np.searchsorted(trips.trip, np.arange(trips.number + 1))
+        numbers = np.arange(trips.number + 1)
+        ends = np.searchsorted(trips.trip, numbers)
         for begin, end in pairwise(ends.tolist()):
             rows = slice(begin, end)
             # T = (own noise, positive) + Σ v (eᵢ − eⱼ)(eᵢ − eⱼ)ᵀ is positive definite.
-            lower = cholesky_banded(band[:, rows], lower=True)
-            yield rows, NoiseRoot.of(lower, shared[rows])
+            block = band[:, rows]
+            lower = cholesky_banded(block, lower=True)
+            yield rows, NoiseRoot.build(lower, shared[rows])
 
     def _band(self, trips: Trips) -> Floats:
         """T as its diagonal and, below, its subdiagonal, (2, M)."""
         borders = trips.borders
         variance = self.border_variance(trips)
         diagonal = self.own_variance(trips)
-        subdiagonal = np.zeros(len(trips.rewards))
-        for side in (borders.before, borders.after):
-            observed = side >= 0
-            np.add.at(diagonal, side[observed], variance[observed])
-        inner = borders.is_inner
-        np.subtract.at(subdiagonal, borders.before[inner], variance[inner])
+        subdiagonal = np.zeros_like(diagonal)
+        for side in borders.sides:
+            observed = side.rewards >= 0
+            rewards = side.rewards[observed]
+            np.add.at(diagonal, rewards, variance[observed])
+        is_inner = borders.is_inner
+        before = borders.before[is_inner]
+        inner_variance = variance[is_inner]
+        np.subtract.at(subdiagonal, before, inner_variance)
         return np.stack([diagonal, subdiagonal])
 
     # --- draws -------------------------------------------------------------------------------
@@ -139,14 +162,25 @@ class TripNoise:
     def draw(self, trips: Trips, rng: Rng) -> Floats:
         """A draw of the noise of all rewards, (M,)."""
         own_std = np.sqrt(self.own_variance(trips))
-        noise = own_std * rng.standard_normal(len(trips.rewards))
+        own_normals = rng.standard_normal(len(own_std))
+        noise = own_std * own_normals
+
         shared = self._shared(trips)
-        normals = rng.standard_normal((trips.number, shared.shape[1]))
-        noise += (shared * normals[trips.trip]).sum(axis=1)
+        columns = shared.shape[1]
+        normals = rng.standard_normal((trips.number, columns))
+        normals_of_reward = normals[trips.trip]
+        noise += (shared * normals_of_reward).sum(axis=1)
+
         if trips.borders:
             border_std = np.sqrt(self.border_variance(trips))
-            noise += trips.crossing(border_std * rng.standard_normal(len(border_std)))
+            border_normals = rng.standard_normal(len(border_std))
+            noise += trips.crossing(border_std * border_normals)
         return noise
+
+
+def _outer_by_row(left: Floats, right: Floats) -> Floats:
+    """The outer product of each row of both, (M, a) and (M, b): (M, a, b)."""
+    return left[:, :, None] * right[:, None, :]
 
 
 class NoiseRoot(NamedTuple):
@@ -157,12 +191,11 @@ class NoiseRoot(NamedTuple):
 
     lower: Floats  # L as its diagonal and subdiagonal, (2, k)
     U: Floats  # (k, 6)
-    shrinkage: (
-        Floats  # 1 − 1/√(1 + d): how much (I + U d Uᵀ)^(−½) shrinks along U, (6,)
-    )
+    # 1 − 1/√(1 + d): how much (I + U d Uᵀ)^(−½) shrinks along U, (6,)
+    shrinkage: Floats
 
     @classmethod
-    def of(cls, lower: Floats, shared: Floats) -> NoiseRoot:
+    def build(cls, lower: Floats, shared: Floats) -> NoiseRoot:
         """The root of L Lᵀ + F Fᵀ.
 
         Args:
@@ -171,22 +204,29 @@ class NoiseRoot(NamedTuple):
         """
         from scipy.linalg import solve_banded
 
-        G = solve_banded((1, 0), lower, shared)
+        G = solve_banded(_LOWER, lower, shared)
         U, singular, _ = np.linalg.svd(G, full_matrices=False)
-        return cls(lower, U, 1.0 - 1.0 / np.sqrt(1.0 + np.square(singular)))
+        d = np.square(singular)
+        root = np.sqrt(1.0 + d)
+        shrinkage = 1.0 - 1.0 / root
+        return cls(lower, U, shrinkage)
 
     def whiten(self, values: Floats, *, transposed: bool = False) -> Floats:
         """S⁻¹ values with S Sᵀ = T + F Fᵀ, or S⁻ᵀ values, (k, m)."""
         from scipy.linalg import solve_banded
 
         if not transposed:
-            solved = solve_banded((1, 0), self.lower, values)
+            solved = solve_banded(_LOWER, self.lower, values)
             return self._shrink(np.asarray(solved))
         diagonal, subdiagonal = self.lower
         superdiagonal = np.append(0.0, subdiagonal[:-1])
         upper = np.array([superdiagonal, diagonal])
-        return np.asarray(solve_banded((0, 1), upper, self._shrink(values)))
+        shrunk = self._shrink(values)
+        solved = solve_banded(_UPPER, upper, shrunk)
+        return np.asarray(solved)
 
     def _shrink(self, values: Floats) -> Floats:
         """(I + U d Uᵀ)^(−½) values: symmetric."""
-        return values - self.U @ (self.shrinkage[:, None] * (self.U.T @ values))
+        along_U = self.U.T @ values  # (6, m)
+        lost = self.shrinkage[:, None] * along_U
+        return values - self.U @ lost

@@ -1,4 +1,4 @@
-"""Rewards that are far from what the others of their trip let expect."""
+"""Rewards that are far from what the others of their trip suggest."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from superarm.core.errors import NotPositiveDefiniteError
 from superarm.roads.energy.scales import Outliers
 from superarm.roads.rows import edges_of
 
-from .log import Trips
 from .noise import TripNoise
+from .trips import Trips
 
 
 class Outlier(NamedTuple):
@@ -24,7 +24,7 @@ class Outlier(NamedTuple):
 
 
 def outlier_scores(residual: Floats, covariance: Floats, limit: float) -> Floats:
-    """How far each outlier is from what the others of its trip let expect, in its std; 0: none, (M,).
+    """How far each outlier is from what the others of its trip suggest, in its std; 0: none, (M,).
 
     Worst first: the neighbours of an outlier are not judged by it, or they would become outliers, too.
 
@@ -36,22 +36,31 @@ def outlier_scores(residual: Floats, covariance: Floats, limit: float) -> Floats
     outlier_score = np.zeros(len(residual))
     remaining = np.arange(len(residual))
     while len(remaining):
-        try:
-            inverse = np.linalg.inv(covariance[np.ix_(remaining, remaining)])
-        except np.linalg.LinAlgError:
-            raise NotPositiveDefiniteError(
-                "the covariance of a trip's rewards cannot be inverted; arms differ by too many "
-                "orders of magnitude"
-            ) from None
-        # (inverse · residual)ᵢ / √inverseᵢᵢ: residual i given all others, over its std.
-        precision_root = np.sqrt(np.diagonal(inverse))
-        scores = np.abs(inverse @ residual[remaining]) / precision_root
+        block = covariance[np.ix_(remaining, remaining)]
+        scores = _leave_one_out_scores(residual[remaining], block)
         worst = int(np.argmax(scores))
         if not scores[worst] > limit:
             break
-        outlier_score[remaining[worst]] = scores[worst]
+        outlier = remaining[worst]
+        outlier_score[outlier] = scores[worst]
         remaining = np.delete(remaining, worst)
     return outlier_score
+
+
+def _leave_one_out_scores(residual: Floats, covariance: Floats) -> Floats:
+    """How far each residual is from what all others suggest, in its standard deviations, (k,)."""
+    try:
+        inverse = np.linalg.inv(covariance)
+    except np.linalg.LinAlgError:
+        raise NotPositiveDefiniteError(
+            "the covariance of a trip's rewards cannot be inverted; arms differ by too many "
+            "orders of magnitude"
+        ) from None
+    # (inverse · residual)ᵢ / √inverseᵢᵢ
+    weighted = np.abs(inverse @ residual)
+    precision_root = np.sqrt(np.diagonal(inverse))
+    scores: Floats = weighted / precision_root
+    return scores
 
 
 def list_outliers(trip: Trips, scores: Floats, limit: float) -> tuple[Outlier, ...]:
@@ -59,8 +68,9 @@ def list_outliers(trip: Trips, scores: Floats, limit: float) -> tuple[Outlier, .
     edges = edges_of(trip.keys)
     outliers = []
     for reward in np.flatnonzero(scores > limit).tolist():
+        arms = trip.reward_of_arm == reward
         outlier = Outlier(
-            edges=edges[trip.of == reward],
+            edges=edges[arms],
             reward=float(trip.rewards[reward]),
             score=float(scores[reward]),
         )
@@ -69,7 +79,11 @@ def list_outliers(trip: Trips, scores: Floats, limit: float) -> tuple[Outlier, .
 
 
 def treat_outliers(
-    trip: Trips, scores: Floats, limit: float, how: Outliers, noise: TripNoise
+    trip: Trips,
+    scores: Floats,
+    limit: float,
+    how: Outliers,
+    noise: TripNoise,
 ) -> Trips:
     """A trip as it is learned.
 
@@ -89,6 +103,7 @@ def treat_outliers(
     variance = noise.own_variance(trip) * factor
     if trip.borders:
         # A reward that its neighbours' motion cannot explain is a slip of its own.
-        motion = np.diagonal(trip.across(noise.border_variance(trip)))
-        variance += motion * factor
-    return trip._replace(noise=np.where(is_outlier, variance, trip.noise))
+        motion_cov = trip.across(noise.border_variance(trip))
+        variance += np.diagonal(motion_cov) * factor
+    treated = np.where(is_outlier, variance, trip.noise)
+    return trip._replace(noise=treated)

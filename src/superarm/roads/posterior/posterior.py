@@ -17,7 +17,7 @@ trip t::
 ``w``          how far the fleet's vehicles differ from the model, w_vehicle each of them,
                w_t the day's weather and payload: noise that the roads of a trip share
 ``noise``      of each drive over a road by itself: it grows with the time spent there, with what
-               signals let expect, and with the Wh that the road moves
+               signals suggest, and with the Wh that the road moves
 =============  =======================================================================
 
 So roads are shared by all vehicles, and vehicles differ in five numbers. All standard deviations are
@@ -68,9 +68,11 @@ from .coverage import IntervalCalibration, TrackRecord
 from .engine import RoadEngine
 from .fitting import fit_scales
 from .keys import CheckedRows, check_rows
-from .log import Borders, Trips
+from .matrices import half_log_det
 from .names import VehicleNames
 from .outliers import Outlier, list_outliers, outlier_scores, treat_outliers
+from .trip_arrays import trips_from_arrays
+from .trips import Trips
 
 _TRIP_SCORES = 200  # scores of trips from which widths are taken
 _ROAD_SCORES = 4000  # the same of roads
@@ -80,6 +82,7 @@ _FLAGGED = 20  # outliers that are remembered
 _FARTHEST = 2.0  # times the outlier limit: the largest score that is remembered
 _JUDGED = 100  # trips of a log that are forecast one by one
 _FIRST_FIT = 4  # trips before the scales are first fitted
+_LOG_2_PI = np.log(2.0 * np.pi)
 
 
 @register("posterior", "roads")
@@ -87,8 +90,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
     """The exact posterior of a fleet's energies; the module's docstring describes the model.
 
     Keys are feature rows with nine columns (:class:`~superarm.roads.rows.Column`): road, expected Wh,
-    the terms rolling, time, drag and climb in Wh, the mass ratio, the variance that signals let
-    expect in Wh², and the vehicle's number. One call of ``observe`` or ``observe_sums`` is one trip;
+    the terms rolling, time, drag and climb in Wh, the mass ratio, the variance that signals
+    suggest in Wh², and the vehicle's number. One call of ``observe`` or ``observe_sums`` is one trip;
     what is observed with a ``noise_variance`` of its own shares no noise.
 
     The scales are fitted after 4, 8, 16, … trips up to ``refit``, and then every ``refit`` trips. They
@@ -107,7 +110,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         outliers: What becomes of outliers: learned like all other rewards (keep), with noise that
             grows with the square of how far they are (weigh), or not at all (refuse).
         outlier_limit: How many standard deviations an outlier is away from what the others of its
-            trip let expect, at least.
+            trip suggest, at least.
     """
 
     kind = "road-gp"
@@ -153,8 +156,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         self._maintenance_due = False
         # A warning that is raised before the next trip is learned.
         self._delayed_warning: str | None = None
-        self._of_trips = IntervalCalibration(_TRIP_SCORES)
-        self._of_roads = IntervalCalibration(_ROAD_SCORES)
+        self._trip_intervals = IntervalCalibration(_TRIP_SCORES)
+        self._road_intervals = IntervalCalibration(_ROAD_SCORES)
         self._checked_rows = CheckedRows()
 
     # --- what it is now --------------------------------------------------------------------
@@ -189,26 +192,31 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         Args:
             vehicle: Number of the vehicle.
         """
-        return len(np.unique(_trips_driven_by(self._engine.log.view(), vehicle)))
+        trips = self._engine.log.view()
+        driven = _trips_driven_by(trips, vehicle)
+        return len(np.unique(driven))
 
     def holds_motion(self, vehicle: int | None = None) -> bool | None:
         """Whether the latest readings of roads included kinetic energy; ``None`` if there are none.
 
-        Totals of trips do not tell.
+        Totals of trips do not count.
 
         Args:
             vehicle: Number of a vehicle; by default the whole fleet's readings count.
         """
         trips = self._engine.log.view()
         rewards = np.bincount(trips.trip, minlength=trips.number)
-        relevant = rewards > 1
+        is_relevant = rewards > 1
         if vehicle is not None:
+            numbers = np.arange(trips.number)
             driven = _trips_driven_by(trips, vehicle)
-            relevant &= np.isin(np.arange(trips.number), driven)
-        if not relevant.any():
+            is_relevant &= np.isin(numbers, driven)
+        relevant = np.flatnonzero(is_relevant)
+        if not len(relevant):
             return None
-        latest = int(np.flatnonzero(relevant)[-1])
-        return latest in trips.trip[trips.borders.last]
+        latest = int(relevant[-1])
+        trips_with_motion = trips.trip[trips.borders.last]
+        return latest in trips_with_motion
 
     @property
     def visited(self) -> Ints:
@@ -216,16 +224,17 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         return self._engine.visited.copy()
 
     @property
-    def held(self) -> TrackRecord:
+    def track_record(self) -> TrackRecord:
         """How often the 95 % interval of the latest trips contained their energy."""
-        return self._of_trips.held
+        return self._trip_intervals.track_record
 
     def widths(self, keys: Any = None) -> tuple[Floats, Floats]:
-        return self._of_roads.widths(), self._of_trips.widths()
+        return self._road_intervals.widths(), self._trip_intervals.widths()
 
     @exclusive
     def noise_cov(self, keys: NDArray[Any]) -> Floats:
-        return self._engine.noise.covariance(Trips.of_one(self._as_keys(keys)))
+        trip = Trips.of_one(self._as_keys(keys))
+        return self._engine.noise.covariance(trip)
 
     @one_blas_thread
     @exclusive
@@ -236,10 +245,14 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             keys: Feature rows of the roads, (k, 9).
         """
         rows = self._as_keys(keys)
-        one_sum = np.zeros(len(rows), dtype=np.intp)
-        expected = self._engine.expect(Trips.of_one(rows, one_sum))
-        variance = (expected.cov + expected.noise)[0, 0]
-        return float(expected.mean[0]), float(np.sqrt(variance))
+        count = len(rows)
+        one_reward = np.zeros(count, dtype=np.intp)
+        trip = Trips.of_one(rows, one_reward)
+        expected = self._engine.expect(trip)
+        mean = float(expected.mean[0])
+        variance = expected.total_cov[0, 0]
+        std = float(np.sqrt(variance))
+        return mean, std
 
     @one_blas_thread
     @exclusive
@@ -254,20 +267,21 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         trips = self._as_trips(trips.arrays())
         densities = np.empty(trips.number)
         for number in range(trips.number):
-            trip = trips.between(number, number + 1)
+            trip = trips.one(number)
             densities[number] = self._log_density(trip, farthest)
         return densities
 
     def _log_density(self, trip: Trips, farthest: float) -> float:
+        """−½ zᵀz − ½ ln det Σ − ½ M ln 2π with Σ = L Lᵀ and z = L⁻¹ (y − mean)."""
         expected = self._engine.expect(trip)
-        covariance = expected.cov + expected.noise
-        factor = cholesky(covariance, "the covariance of a trip's rewards")
-        z = solve_lower(factor, trip.rewards - expected.mean)
+        L = cholesky(expected.total_cov, "the covariance of a trip's rewards")
+        residual = trip.rewards - expected.mean
+        z = solve_lower(L, residual)
         z = np.clip(z, -farthest, farthest)
         quadratic = 0.5 * float(z @ z)
-        log_determinant = float(np.log(np.diagonal(factor)).sum())
-        constant = 0.5 * len(z) * np.log(2.0 * np.pi)
-        return float(-quadratic - log_determinant - constant)
+        log_det = float(half_log_det(L))
+        constant = 0.5 * len(z) * _LOG_2_PI
+        return float(-quadratic - log_det - constant)
 
     # --- hooks -----------------------------------------------------------------------------
 
@@ -293,8 +307,11 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     @exclusive
     def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
-        cov = self._engine.expect(Trips.of_one(keys)).cov
-        return cov if at is None else cov[at]
+        arms = Trips.of_one(keys)
+        cov = self._engine.expect(arms).cov
+        if at is None:
+            return cov
+        return cov[at]
 
     @exclusive
     def _draw(self, keys: Floats, rng: Rng, size: int) -> Floats:
@@ -305,18 +322,24 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     @exclusive
     def _incumbent(self, sign: float) -> float:
-        means = self._engine.mean_of(self._engine.log.view().keys)
+        engine = self._engine
+        keys = engine.log.view().keys
+        means = engine.mean_of(keys)
         return float((sign * means).max())
 
     def _prior_scale(self, keys: Floats) -> float:
         untaught = RoadEngine(self.kernel, self.sizes, self.fitted)
-        return float(np.diagonal(untaught.expect(Trips.of_one(keys)).cov).max())
+        arms = Trips.of_one(keys)
+        prior_cov = untaught.expect(arms).cov
+        return float(np.diagonal(prior_cov).max())
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
         keys = self.keys(offer)
-        nothing_pending = pending is None or (is_listed(pending) and not len(pending))
-        awaited = keys[:0] if nothing_pending else self._as_keys(pending)
-        return RoadBelief(self, keys, awaited)
+        if pending is None or (is_listed(pending) and not len(pending)):
+            pending_keys = keys[:0]
+        else:
+            pending_keys = self._as_keys(pending)
+        return RoadBelief(self, keys, pending_keys)
 
     # --- learning --------------------------------------------------------------------------
 
@@ -340,19 +363,21 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         reward_of_arm = as_positions(sums, "sums")
         keys = self._as_keys(arms)
         numbers = np.unique(reward_of_arm)
-        gapless = np.array_equal(numbers, np.arange(len(numbers)))
-        if reward_of_arm.shape != (len(keys),) or not gapless:
+        count = len(numbers)
+        is_gapless = np.array_equal(numbers, np.arange(count))
+        if reward_of_arm.shape != (len(keys),) or not is_gapless:
             raise InputError(
                 "sums must give each arm the number of its reward: 0, 1, 2, …"
             )
-        count = int(reward_of_arm.max(initial=-1)) + 1
         values = as_vector(rewards, "rewards", count)
         require_size(values, "rewards")
-        stated = as_noise(noise_variance, len(values))
+        stated = as_noise(noise_variance, count)
         with self._lock:
             if len(keys):
                 order = np.argsort(reward_of_arm, kind="stable")
-                trip = Trips.of_one(keys[order], reward_of_arm[order], values, stated)
+                sorted_keys = keys[order]
+                sorted_rewards = reward_of_arm[order]
+                trip = Trips.of_one(sorted_keys, sorted_rewards, values, stated)
                 self._take(trip)
 
     def observe_trips(self, trips: Trips) -> None:
@@ -371,41 +396,28 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         with self._lock:
             # The copy learns all trips or fails; then nothing was learned.
             learner = copy(self)
-            together_from = trips.number
-            together_to = trips.number
-            if trips.number > 2 * _JUDGED:
-                together_from = max(0, _JUDGED - self.trips)
-                together_to = trips.number - _JUDGED
-            for number in range(together_from):
-                learner._take(trips.between(number, number + 1))
-            if together_from < together_to:
-                learner._take_all(trips.between(together_from, together_to))
-            for number in range(together_to, trips.number):
-                learner._take(trips.between(number, number + 1))
+            learner._take_log(trips)
             learned = dict(vars(learner))
             learned.pop("_lock")
             self.__dict__.update(learned)
 
+    def _take_log(self, trips: Trips) -> None:
+        together_from = trips.number
+        together_to = trips.number
+        if trips.number > 2 * _JUDGED:
+            together_from = max(0, _JUDGED - self.trips)
+            together_to = trips.number - _JUDGED
+        for number in range(together_from):
+            self._take(trips.one(number))
+        if together_from < together_to:
+            together = trips.between(together_from, together_to)
+            self._take_all(together)
+        for number in range(together_to, trips.number):
+            self._take(trips.one(number))
+
     def _as_trips(self, arrays: Mapping[str, Any]) -> Trips:
         """Checked trips from their arrays by name."""
-        missing = {*Trips._fields} - {"borders", *arrays}
-        if missing:
-            raise StateError(f"this state is damaged: it lacks {min(missing)!r}")
-        trips = Trips(
-            keys=self._as_keys(arrays["keys"]),
-            of=as_positions(arrays["of"], "of"),
-            rewards=as_vector(arrays["rewards"], "rewards"),
-            trip=as_positions(arrays["trip"], "trip"),
-            noise=as_vector(arrays["noise"], "noise"),
-            alone=np.asarray(arrays["alone"]),
-            borders=_as_borders(arrays),
-        )
-        if trips.alone.dtype != np.bool_ or not trips.is_consistent():
-            raise InputError(
-                "trips must give each arm a reward and each reward a trip, in order, and borders must "
-                "lie between neighbours"
-            )
-        return trips
+        return trips_from_arrays(arrays, len(self.kernel))
 
     @one_blas_thread
     def _take_all(self, trips: Trips) -> None:
@@ -425,10 +437,10 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         learned: list[Trips] = []
         outliers: list[Outlier] = []
         for number in range(trips.number):
-            trip = trips.between(number, number + 1)
+            trip = trips.one(number)
             expected = self._engine.expect(trip)
             residual = trip.rewards - expected.mean
-            scores = self._outlier_scores(residual, expected.cov + expected.noise)
+            scores = self._outlier_scores(residual, expected.total_cov)
             if scores.any():
                 outliers += list_outliers(trip, scores, self.outlier_limit)
                 trip = self._treat_outliers(trip, scores)
@@ -436,11 +448,16 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         return Trips.joined(learned), outliers
 
     def _absorb(
-        self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None
+        self,
+        keys: Floats,
+        rewards: Floats,
+        noise: Floats,
+        rng: Rng | None,
     ) -> float:
         has_model_noise = (noise == self.noise_variance).all()
         stated = None if has_model_noise else noise
-        return self._learn(Trips.of_one(keys, None, rewards, stated))
+        trip = Trips.of_one(keys, rewards=rewards, noise=stated)
+        return self._learn(trip)
 
     @one_blas_thread
     def _take(self, trip: Trips) -> None:
@@ -454,24 +471,30 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         self._raise_delayed_warning()
         expected = self._engine.expect(trip)
         residual = trip.rewards - expected.mean
-        covariance = expected.cov + expected.noise
-        road_scores = np.abs(residual) / np.sqrt(np.diagonal(covariance))
+        covariance = expected.total_cov
+        reward_std = np.sqrt(np.diagonal(covariance))
+        road_scores = np.abs(residual) / reward_std
         outlier_score = self._outlier_scores(residual, covariance)
         is_outlier = outlier_score > self.outlier_limit
         outliers: tuple[Outlier, ...] = ()
         if is_outlier.any() and self.trips:
             outliers = list_outliers(trip, outlier_score, self.outlier_limit)
             trip = self._treat_outliers(trip, outlier_score)
-            learned = np.ones(len(is_outlier), dtype=np.bool_)
+            is_learned = np.ones(len(is_outlier), dtype=np.bool_)
             if self.outliers == "refuse":
-                learned = ~is_outlier
-            expected = expected.only(learned, self._engine.noise.covariance(trip))
-        gained = self._engine.absorb(trip, expected) if len(trip.rewards) else 0.0
+                is_learned = ~is_outlier
+            noise = self._engine.noise.covariance(trip)
+            expected = expected.only(is_learned, noise)
+        is_empty = not len(trip.rewards)
+        gained = 0.0
+        if not is_empty:
+            gained = self._engine.absorb(trip, expected)
         # From here on nothing can fail: what was forecast is judged, whether it was learned or refused.
-        trip_score = abs(residual.sum()) / np.sqrt(covariance.sum())
+        trip_std = np.sqrt(covariance.sum())
+        trip_score = abs(residual.sum()) / trip_std
         self._judge_forecast(trip_score, road_scores)
         self._flag(outliers)
-        if len(trip.rewards):
+        if not is_empty:
             self._since_rebuild += 1
             self._maintenance_due = True
         return gained
@@ -479,22 +502,26 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
     def _raise_delayed_warning(self) -> None:
         """Warn of what failed after an earlier trip had been learned, when nothing could fail."""
         message = self._delayed_warning
-        self._delayed_warning = None
         if message is not None:
+            self._delayed_warning = None
             warn(message, PrecisionWarning)
 
     def _judge_forecast(self, trip_score: float, road_scores: Floats) -> None:
-        # A slip of the meter is a miss, but does not tell how wide intervals must be.
-        most = np.inf if self.outliers == "keep" else _FARTHEST * self.outlier_limit
-        self._of_trips.judge(np.minimum(np.array([trip_score]), most))
+        # A slip of the meter is a miss, but does not show how wide intervals must be.
+        most = _FARTHEST * self.outlier_limit
+        if self.outliers == "keep":
+            most = np.inf
+        trip_scores = np.array([trip_score])
+        self._trip_intervals.judge(np.minimum(trip_scores, most))
         if len(road_scores) > 1:
-            self._of_roads.judge(np.minimum(road_scores, most))
+            self._road_intervals.judge(np.minimum(road_scores, most))
 
     def _flag(self, outliers: Iterable[Outlier]) -> None:
         """Count outliers and remember the latest."""
-        new = tuple(outliers)
-        self.flagged = (*self.flagged, *new)[-_FLAGGED:]
-        self.outlying += len(new)
+        new_outliers = tuple(outliers)
+        flagged = (*self.flagged, *new_outliers)
+        self.flagged = flagged[-_FLAGGED:]
+        self.outlying += len(new_outliers)
 
     def _outlier_scores(self, residual: Floats, covariance: Floats) -> Floats:
         return outlier_scores(residual, covariance, self.outlier_limit)
@@ -542,7 +569,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
                 self.version += 1
 
     def _refit(self) -> None:
-        latest = self._engine.log.view().latest(self.most)
+        trips = self._engine.log.view()
+        latest = trips.latest(self.most)
         scales = fit_scales(self._engine, latest, self.scales, _EVALUATIONS)
         self._engine = self._engine.rebuild(scales)
         self._since_rebuild = 0
@@ -559,8 +587,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         arrays = {
             **self._engine.log.view().arrays(),
             "fitted": self.fitted.as_vector(),
-            **self._of_trips.arrays("trips"),
-            **self._of_roads.arrays("roads"),
+            **self._trip_intervals.arrays("trips"),
+            **self._road_intervals.arrays("roads"),
             **self._engine.arrays(),
         }
         scalars = {
@@ -574,24 +602,29 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     def _remember(self, state: State) -> None:
         trips = self._as_trips(state.arrays)
-        # Older states know vehicles by the numbers of their names alone.
+        # Older states have the numbers of vehicles, but not their names.
         names = state.scalars.get("vehicle_names", {})
         self.vehicle_names = VehicleNames.from_json(names)
-        self.fits = as_count(state.scalar("fits"), "fits", 0)
-        self.outlying = as_count(state.scalar("outlying"), "outlying", 0)
-        self._since_rebuild = as_count(state.scalar("since"), "since", 0)
+        self.fits = _remembered_count(state, "fits")
+        self.outlying = _remembered_count(state, "outlying")
+        self._since_rebuild = _remembered_count(state, "since")
         scales = self._remembered_scales(state)
         self._take_noise_of(scales)
         self._engine = RoadEngine(self.kernel, self.sizes, scales)
         if contradiction(self, state.spec):
             # Under another kernel all is computed anew.
-            self._engine = RoadEngine.of(self.kernel, self.sizes, scales, trips)
+            self._engine = RoadEngine.from_trips(
+                self.kernel,
+                self.sizes,
+                scales,
+                trips,
+            )
         elif len(trips.rewards):
             self._engine.remember(trips, state)
             information = as_number(state.scalar("information"), "information", 0.0)
             self._engine.information = information
-        self._of_trips.remember(state, "trips")
-        self._of_roads.remember(state, "roads")
+        self._trip_intervals.remember(state, "trips")
+        self._road_intervals.remember(state, "roads")
 
     def _remembered_scales(self, state: State) -> RoadScales:
         fitted = as_vector(state.array("fitted"), "fitted")
@@ -601,23 +634,17 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
                 f"this state is damaged: it has {len(fitted)} fitted scales"
             )
         # States from before motion have fewer scales.
-        return RoadScales.of(fitted, like=self.scales)
+        return RoadScales.from_vector(fitted, like=self.scales)
+
+
+def _remembered_count(state: State, name: str) -> int:
+    """A number of things that a state has."""
+    return as_count(state.scalar(name), name, 0)
 
 
 def _trips_driven_by(trips: Trips, vehicle: int) -> Ints:
     """The trip of each arm that this vehicle drove, rising, with repetitions."""
-    arms = trips.keys[:, Column.VEHICLE] == vehicle
-    driven: Ints = trips.trip[trips.of[arms]]
+    is_driven = trips.keys[:, Column.VEHICLE] == vehicle
+    rewards = trips.reward_of_arm[is_driven]
+    driven: Ints = trips.trip[rewards]
     return driven
-
-
-def _as_borders(arrays: Mapping[str, Any]) -> Borders:
-    """Checked borders; states from before motion have none."""
-    if "border_size" not in arrays:
-        return Borders.none()
-    return Borders(
-        before=as_positions(arrays["border_before"], "border_before"),
-        after=as_positions(arrays["border_after"], "border_after"),
-        size=as_vector(arrays["border_size"], "border_size"),
-        variance=as_vector(arrays["border_variance"], "border_variance"),
-    )

@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Ints
+from superarm.core import Bools, Floats, Ints
 from superarm.core.linalg import cholesky
 from superarm.kernels import GraphMatern
 from superarm.roads.energy.scales import TERMS, RoadScales
 from superarm.roads.rows import Column, edges_of, terms_of
 
-from .log import Trips
+from .matrices import with_zeros
+from .trips import Trips
 
 _P = len(TERMS)
 
@@ -31,6 +32,13 @@ class PriorOfRewards(NamedTuple):
 
     with_slots: Floats  # K A, (s, M)
     cov: Floats  # Aᵀ K A, (M, M)
+
+
+class _NearOfSums(NamedTuple):
+    """k_G of sums of roads."""
+
+    with_visited: Floats  # with visited roads, (v, M)
+    cov: Floats  # with each other, (M, M)
 
 
 class CountedRoads(NamedTuple):
@@ -51,16 +59,21 @@ class Slots:
     """
 
     def __init__(self, kernel: GraphMatern, sizes: Floats, scales: RoadScales) -> None:
+        roads = len(kernel)
         self.kernel = kernel
         self.sizes = sizes
-        self.visited = np.empty(0, dtype=np.intp)  # roads, in the order of their slots
-        self._slot = np.full(len(kernel), -1, dtype=np.intp)  # by road; −1: none
-        self._near = np.empty((0, 0))  # k_G between visited roads, with room to grow
+        # Roads, in the order of their slots.
+        self.visited = np.empty(0, dtype=np.intp)
+        # The slot of each road; −1: none.
+        self._slot = np.full(roads, -1, dtype=np.intp)
+        # k_G between visited roads, with room to grow.
+        self._near = np.empty((0, 0))
         self._set_scales(scales)
 
     def _set_scales(self, scales: RoadScales) -> None:
         self.near_variance = scales.near**2
-        self.own_variance = scales.own**2 + np.square(scales.share * self.sizes)  # D
+        share_variance = np.square(scales.share * self.sizes)
+        self.own_variance = scales.own**2 + share_variance  # D
         self.fleet_variance = np.square(scales.fleet)  # of the first slots, (5,)
 
     def with_scales(self, scales: RoadScales) -> Slots:
@@ -84,27 +97,31 @@ class Slots:
     def unvisited(self, keys: Floats) -> Ints:
         """Roads of these rows that have no slot yet, sorted."""
         edges = np.unique(edges_of(keys))
-        return edges[self._slot[edges] < 0]
+        is_new = self._slot[edges] < 0
+        return edges[is_new]
 
     def add(self, edges: Ints) -> None:
         """Give slots to roads that have none."""
         before = len(self.visited)
         total = before + len(edges)
-        self._slot[edges] = np.arange(_P + before, _P + total)
+        new_places = np.arange(before, total)  # among visited roads
+        self._slot[edges] = _P + new_places
         self.visited = np.concatenate([self.visited, edges])
         self._near = with_zeros(self._near, before, total)
         features = _features(self.visited)
         # Of two roads the kernel is solved for the later: the two solves differ in rounding.
-        for place in range(before, total):
-            up_to = place + 1
-            row = self.kernel(features[[place]], features[:up_to])[0]
-            self._near[place, :up_to] = row
-            self._near[:up_to, place] = row
+        for place in new_places.tolist():
+            up_to = slice(place + 1)
+            road = features[[place]]
+            (row,) = self.kernel(road, features[up_to])
+            self._near[place, up_to] = row
+            self._near[up_to, place] = row
 
     def roll_back(self, visited: Ints) -> None:
         """Take slots away from all roads but these, which were visited first."""
         self.visited = visited
-        self._slot[self._slot >= len(self)] = -1
+        is_later = self._slot >= len(self)
+        self._slot[is_later] = -1
 
     # --- sums of slots -----------------------------------------------------------------------
 
@@ -112,19 +129,22 @@ class Slots:
         """A without vehicles' terms, sparse (s, M); all roads have slots."""
         from scipy.sparse import csr_array
 
+        keys = trips.keys
         # Each arm is one road, weighted by the mass ratio, …
-        road_slots = self._slot[edges_of(trips.keys)]
-        mass_ratios = trips.keys[:, Column.MASS_RATIO]
+        edges = edges_of(keys)
+        road_slots = self._slot[edges]
+        mass_ratios = keys[:, Column.MASS_RATIO]
         # … and five terms of the fleet.
-        terms = terms_of(trips.keys)
-        fleet_slots = np.broadcast_to(np.arange(_P), terms.shape)
-        rewards_of_terms = np.repeat(trips.of, _P)
+        terms = terms_of(keys).ravel()
+        fleet_slots = np.tile(np.arange(_P), len(keys))
+        reward_of_term = np.repeat(trips.reward_of_arm, _P)
 
-        rows = np.concatenate([road_slots, fleet_slots.ravel()])
-        columns = np.concatenate([trips.of, rewards_of_terms])
-        values = np.concatenate([mass_ratios, terms.ravel()])
+        rows = np.concatenate([road_slots, fleet_slots])
+        columns = np.concatenate([trips.reward_of_arm, reward_of_term])
+        values = np.concatenate([mass_ratios, terms])
+        places = (rows, columns)
         shape = (len(self), len(trips.rewards))
-        return csr_array((values, (rows, columns)), shape=shape)
+        return csr_array((values, places), shape=shape)
 
     # --- K -----------------------------------------------------------------------------------
 
@@ -140,87 +160,115 @@ class Slots:
 
     def restore(self, edges: Ints, near: Floats) -> None:
         """Give slots to these roads, with k_G between them, (v, v)."""
+        places = np.arange(len(edges))
         self.visited = edges.copy()
-        self._slot[edges] = _P + np.arange(len(edges))
+        self._slot[edges] = _P + places
         self._near = near
 
     def prior_times(self, values: Floats) -> Floats:
         """K over the slots times values, (s, k)."""
-        product = np.empty_like(values)
-        product[:_P] = self.fleet_variance[:, None] * values[:_P]
+        fleet_values = values[:_P]
         road_values = values[_P:]
-        product[_P:] = self.near_variance * (self._visited_near @ road_values)
-        product[_P:] += self.own_variance[self.visited, None] * road_values
+        own_variance = self.own_variance[self.visited, None]
+        near_product = self._visited_near @ road_values
+
+        product = np.empty_like(values)
+        product[:_P] = self.fleet_variance[:, None] * fleet_values
+        product[_P:] = self.near_variance * near_product
+        product[_P:] += own_variance * road_values
         return product
 
     def prior_root(self) -> Floats:
         """L with L Lᵀ = K over the slots: lower triangular, (s, s)."""
-        near = self.near_variance * self._visited_near
-        near[np.diag_indices_from(near)] += self.own_variance[self.visited]
-        root = np.zeros((len(self), len(self)))
-        root[:_P, :_P] = np.diag(np.sqrt(self.fleet_variance))
-        root[_P:, _P:] = cholesky(near, "the prior covariance of visited roads")
+        own_variance = self.own_variance[self.visited]
+        road_cov = self.near_variance * self._visited_near
+        diagonal = np.diag_indices_from(road_cov)
+        road_cov[diagonal] += own_variance
+        fleet_std = np.sqrt(self.fleet_variance)
+
+        size = len(self)
+        root = np.zeros((size, size))
+        root[:_P, :_P] = np.diag(fleet_std)
+        root[_P:, _P:] = cholesky(road_cov, "the prior covariance of visited roads")
         return root
 
     def prior_of(self, trips: Trips) -> PriorOfRewards:
         """Prior covariances of rewards, whose roads may be new."""
         edges, counts = _count_roads(trips)
-        near_visited, near_rewards = self._near_of(edges, counts)
+        near = self._near_of(edges, counts)
         own_cov = self.own_variance[edges, None] * counts
         slots = self._slot[edges]
         has_slot = slots >= 0
-        terms = trips.summed(terms_of(trips.keys))  # (M, 5)
+        terms = trips.terms
+        fleet_variance = self.fleet_variance
 
-        K_A = np.zeros((len(self), len(trips.rewards)))
-        K_A[_P:] = self.near_variance * near_visited
+        K_A = np.zeros((len(self), len(terms)))
+        K_A[_P:] = self.near_variance * near.with_visited
         K_A[slots[has_slot]] += own_cov[has_slot]
-        K_A[:_P] = self.fleet_variance[:, None] * terms.T
+        K_A[:_P] = fleet_variance[:, None] * terms.T
 
-        cov = self.near_variance * near_rewards + counts.T @ own_cov
-        cov += (terms * self.fleet_variance) @ terms.T
+        cov = self.near_variance * near.cov
+        cov += counts.T @ own_cov
+        cov += (terms * fleet_variance) @ terms.T
         return PriorOfRewards(K_A, cov)
 
-    def _near_of(self, edges: Ints, counts: Floats) -> tuple[Floats, Floats]:
-        """k_G of sums of roads with visited roads, (v, M), and with each other, (M, M)."""
-        is_visited = self._slot[edges] >= 0
-        is_new = ~is_visited
-        if np.count_nonzero(is_new) > counts.shape[1]:
+    def _near_of(self, edges: Ints, counts: Floats) -> _NearOfSums:
+        """k_G of sums of roads; ``counts`` is how often each counts each road, (u, M)."""
+        is_new = self._slot[edges] < 0
+        new_roads = np.count_nonzero(is_new)
+        _, sums = counts.shape
+        if new_roads > sums:
             # Fewer sums than new roads: one solve for each sum.
-            spread = np.zeros((len(self.kernel), counts.shape[1]))
-            spread[edges] = counts
-            spread = self.kernel.times(spread)
-            return spread[self.visited], counts.T @ spread[edges]
+            return self._near_by_sums(edges, counts)
+        return self._near_by_roads(edges, counts, is_new)
 
-        features = _features(edges)
-        visited_features = _features(self.visited)
-        places = self._slot[edges[is_visited]] - _P  # among visited roads
-        rows = np.empty((len(edges), len(self.visited)))  # (u, v)
-        rows[is_visited] = self._near[places, : len(self.visited)]
-        corner = np.empty((len(edges), len(edges)))  # (u, u)
-        corner[:, is_visited] = rows[:, places] if is_visited.any() else 0.0
+    def _near_by_sums(self, edges: Ints, counts: Floats) -> _NearOfSums:
+        _, sums = counts.shape
+        counts_of_all = np.zeros((len(self.kernel), sums))  # (n, M)
+        counts_of_all[edges] = counts
+        spread = self.kernel.times(counts_of_all)
+        cov = counts.T @ spread[edges]
+        return _NearOfSums(spread[self.visited], cov)
+
+    def _near_by_roads(self, edges: Ints, counts: Floats, is_new: Bools) -> _NearOfSums:
+        is_visited = ~is_new
+        visited_edges = edges[is_visited]
+        places = self._slot[visited_edges] - _P  # among visited roads
+        count = len(edges)
+        visited = len(self.visited)
+        with_visited = np.empty((count, visited))  # (u, v)
+        with_visited[is_visited] = self._near[places, :visited]
+        among = np.empty((count, count))  # (u, u)
+        if is_visited.any():
+            among[:, is_visited] = with_visited[:, places]
         if is_new.any():
+            features = _features(edges)
             new_features = features[is_new]
-            rows[is_new] = (
-                self.kernel(new_features, visited_features)
-                if len(self.visited)
-                else 0.0
-            )
-            corner[is_new] = self.kernel(new_features, features)
-            corner[:, is_new] = corner[is_new].T
-        return rows.T @ counts, counts.T @ corner @ counts
+            if visited:
+                visited_features = _features(self.visited)
+                with_visited[is_new] = self.kernel(new_features, visited_features)
+            among[is_new] = self.kernel(new_features, features)
+            among[:, is_new] = among[is_new].T
+        cov = counts.T @ among @ counts
+        return _NearOfSums(with_visited.T @ counts, cov)
 
     def counted_roads(self, trips: Trips) -> CountedRoads:
         """The roads of these trips, all of them visited."""
         edges, counts = _count_roads(trips)
         places = self._slot[edges] - _P
-        near = self._near[np.ix_(places, places)]
-        return CountedRoads(counts, near, self.sizes[edges])
+        block = np.ix_(places, places)
+        return CountedRoads(
+            counts=counts,
+            near=self._near[block],
+            sizes=self.sizes[edges],
+        )
 
     # --- all roads ---------------------------------------------------------------------------
 
     def spread(self, values: Floats) -> Floats:
         """K_·S times values at the slots, for all roads: (s,) or (s, k) become (n,) or (n, k)."""
-        scattered = np.zeros((len(self.kernel), *values.shape[1:]))
+        columns = values.shape[1:]
+        scattered = np.zeros((len(self.kernel), *columns))
         scattered[self.visited] = values[_P:]
         # One expression: with named parts, numpy lays the sum out otherwise in memory, and later sums
         # over it round differently.
@@ -231,39 +279,28 @@ class Slots:
 
     def at_slots(self, spread: Floats, values: Floats) -> Floats:
         """K_SS times values, (s,), given :meth:`spread` of them, (n,)."""
-        return np.concatenate([self.fleet_variance * values[:_P], spread[self.visited]])
+        of_fleet = self.fleet_variance * values[:_P]
+        of_roads = spread[self.visited]
+        return np.concatenate([of_fleet, of_roads])
 
     def prior_variances(self) -> Floats:
         """The prior variance of f of every road, (n,)."""
-        features = np.arange(len(self.kernel), dtype=np.float64)[:, None]
-        return self.near_variance * self.kernel.diag(features) + self.own_variance
+        roads = np.arange(len(self.kernel))
+        near_variances = self.kernel.diag(_features(roads))
+        return self.near_variance * near_variances + self.own_variance
 
 
 def _count_roads(trips: Trips) -> tuple[Ints, Floats]:
     """The roads of these trips, (u,), and how much each reward counts each of them, (u, M)."""
-    edges, place = np.unique(edges_of(trips.keys), return_inverse=True)
+    edge_of_arm = edges_of(trips.keys)
+    mass_ratios = trips.keys[:, Column.MASS_RATIO]
+    edges, place = np.unique(edge_of_arm, return_inverse=True)
     counts = np.zeros((len(edges), len(trips.rewards)))
-    np.add.at(counts, (place, trips.of), trips.keys[:, Column.MASS_RATIO])
+    places = (place, trips.reward_of_arm)
+    np.add.at(counts, places, mass_ratios)
     return edges, counts
 
 
 def _features(edges: Ints) -> Floats:
     """Roads as the kernel takes them, (u, 1)."""
     return edges[:, None].astype(np.float64)
-
-
-def with_zeros(matrix: Floats, used: int, size: int) -> Floats:
-    """A square array with room for ``size``, zeros beyond what is used."""
-    if len(matrix) >= size:
-        return matrix
-    length = max(size, len(matrix) * 3 // 2)
-    bigger = np.zeros((length, length))
-    bigger[:used, :used] = matrix[:used, :used]
-    return bigger
-
-
-def from_lower(lower: Floats, size: int) -> Floats:
-    """The symmetric matrix with this lower triangle, row by row."""
-    matrix = np.zeros((size, size))
-    matrix[np.tril_indices(size)] = lower
-    return matrix + np.tril(matrix, -1).T

@@ -73,10 +73,12 @@ class Conditions:
         """
         rng = self._streams.at(step)
         n = len(self.graph)
-        wave = 0.5 - 0.5 * np.cos(2.0 * np.pi * step / TRIPS_PER_DAY)
+        day_angle = 2.0 * np.pi * step / TRIPS_PER_DAY
+        wave = 0.5 - 0.5 * np.cos(day_angle)
         fast = self.graph.speed / self.graph.speed.max()
         # All are drawn in this order, named or not.
-        congestion = np.clip(wave * fast + 0.1 * rng.standard_normal(n), 0.0, 1.0)
+        chance = 0.1 * rng.standard_normal(n)
+        congestion = np.clip(wave * fast + chance, 0.0, 1.0)
         temperature = rng.normal(_MEAN_TEMPERATURE, _TEMPERATURE_STD)
         load = rng.uniform(0.0, _MOST_LOAD)
         values = {
@@ -112,18 +114,21 @@ class Conditions:
         """
         now = self.at(step)
         graph = self.graph
+        length = graph.length
         congestion = now["congestion"]
         load = float(now["load"][0])
-        speed = graph.speed * (1.0 - (1.0 - _SLOWEST) * congestion)
-        watts = _WATTS_PER_DEGREE * np.abs(now["temperature"] - _COMFORT)
+        slowdown = (1.0 - _SLOWEST) * congestion
+        speed = graph.speed * (1.0 - slowdown)
         laden = replace(self.vehicle, mass=self.vehicle.mass + load)
-        moving = laden.energy(graph.length, speed, graph.rise)
+        moving = laden.energy(length, speed, graph.rise)
         # Stopping and starting again loses what recuperation does not bring back.
         loss = 1.0 / laden.propulsion_efficiency - laden.recuperation_efficiency
-        stops = congestion * graph.length / _STOP_EVERY
+        stops = congestion * length / _STOP_EVERY
         kinetic = 0.5 * laden.mass * np.square(graph.speed) * loss * stops  # J
-        climate = watts * graph.length / speed  # J
-        at_rest = self.vehicle.energy(graph.length, graph.speed, graph.rise)
+        degrees = np.abs(now["temperature"] - _COMFORT)
+        watts = _WATTS_PER_DEGREE * degrees
+        climate = watts * length / speed  # J
+        at_rest = self.vehicle.energy(length, graph.speed, graph.rise)
         extra: Floats = moving + (kinetic + climate) / 3600.0 - at_rest
         return extra
 
@@ -155,9 +160,13 @@ class RushHours:
         Args:
             step: Number of the trip, from 1.
         """
-        hour = _HOURS_PER_DAY * ((step - 1) % TRIPS_PER_DAY) / TRIPS_PER_DAY
-        morning = np.exp(-0.5 * ((hour - 8) / 1.5) ** 2)
-        evening = np.exp(-0.5 * ((hour - 17) / 2) ** 2)
+        trip_of_day = (step - 1) % TRIPS_PER_DAY
+        hour = _HOURS_PER_DAY * trip_of_day / TRIPS_PER_DAY
+        # Bells of 1.5 and 2 hours.
+        from_morning = (hour - 8) / 1.5
+        from_evening = (hour - 17) / 2
+        morning = np.exp(-0.5 * from_morning**2)
+        evening = np.exp(-0.5 * from_evening**2)
         return float(morning + evening)
 
     def extra(self, step: int) -> Floats:
@@ -168,10 +177,13 @@ class RushHours:
         """
         streams = Streams(self.seed, "rush-hours")
         while len(self._drifts) < step:
-            rng = streams.at(len(self._drifts) + 1)
+            next_step = len(self._drifts) + 1
+            rng = streams.at(next_step)
             normals = rng.standard_normal((1, self.root.normals))
-            self._append_drift(self.root.times(normals)[0])
-        return self.rush(step) * (self.fast + self._drifts[step - 1])
+            draw = self.root.times(normals)[0]
+            self._append_drift(draw)
+        pattern = self.fast + self._drifts[step - 1]
+        return self.rush(step) * pattern
 
     def _append_drift(self, draw: Floats) -> None:
         """u_{t+1} from u_t and a draw of the prior."""
@@ -179,4 +191,5 @@ class RushHours:
             self._drifts.append(draw)
             return
         remaining = np.sqrt(1.0 - self.epsilon) * self._drifts[-1]
-        self._drifts.append(remaining + np.sqrt(self.epsilon) * draw)
+        new = np.sqrt(self.epsilon) * draw
+        self._drifts.append(remaining + new)

@@ -27,7 +27,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Best, Decision, Feedback, Floats, Offer
+from superarm.core import Arms, Best, Bools, Decision, Feedback, Floats, Offer, Rng
 from superarm.core.capabilities import HorizonFree, Metric
 from superarm.core.errors import InfeasibleError, InputError
 from superarm.core.inputs import as_number, as_positive, read_only, require_choice
@@ -51,17 +51,16 @@ from superarm.rewards import total
 from superarm.roads.energy.vehicle import Recuperation, Vehicle
 
 from .conditions import TRIPS_PER_DAY, Conditions, RushHours
+from .road_loading import load_roads
 from .road_models import (
     EQUAL_KERNELS,
-    MEASURES,
     FeatureKernels,
-    RoadProblem,
     as_feature_kernels,
-    load_roads,
     road_arms,
     road_kernel,
     with_conditions,
 )
+from .road_problem import MEASURES, RoadProblem
 
 _TRIES = 100
 _SWITCHING = {
@@ -196,7 +195,9 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
         if self.switch_cost is None:
             return None
         cost = as_number(self.switch_cost, "switch_cost", 0.0)
-        weights = self.graph.length if self.switch_per == "metre" else None
+        weights = None
+        if self.switch_per == "metre":
+            weights = self.graph.length
         return Switch(cost=cost, weights=weights)
 
     def _make_conditions(self, vehicle: Vehicle) -> Conditions | None:
@@ -229,29 +230,35 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
         alone: Any = self.model_feature_lengthscales
         share: Any = self.model_graph_share
         true = self._true_features
-        return as_feature_kernels(
-            true.near if near is None else near,
-            true.alone if alone is None else alone,
-            true.share if share is None else share,
-            prefix="model_",
-        )
+        if near is None:
+            near = true.near
+        if alone is None:
+            alone = true.alone
+        if share is None:
+            share = true.share
+        return as_feature_kernels(near, alone, share, prefix="model_")
 
     # The truth is drawn when it is first asked for: its factor takes seconds on a large network.
 
     @cached_property
     def _root(self) -> PriorRoot:
         graph = self.graph
-        spread = float(np.std(self.model.energies))
         # The model's own object, unless its lengthscale is another.
         kernel = road_kernel(
             graph,
-            (float(self.prior_scale) * spread) ** 2,
+            self._prior_std**2,
             lengthscale=float(self.lengthscale),
             normalisation=self.normalisation,
             features=self._true_features,
         )
         advice = "use a smaller network, or drive in SUMO (navigation/sumo)"
         return prior_root(kernel, road_arms(graph).features, advice)
+
+    @property
+    def _prior_std(self) -> float:
+        """σ₀, Wh."""
+        spread = float(np.std(self.model.energies))  # σ_det
+        return float(self.prior_scale) * spread
 
     @property
     def known_costs(self) -> Mapping[str, Floats]:
@@ -261,15 +268,18 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
     @cached_property
     def energies(self) -> Floats:
         """f, (n,), without what changes from trip to trip."""
-        normals = stream(self.seed, "truth", 0).standard_normal((1, self._root.normals))
-        return read_only(self._root.times(normals)[0] + self.model.energies)
+        rng = stream(self.seed, "truth", 0)
+        root = self._root
+        normals = rng.standard_normal((1, root.normals))
+        draw = root.times(normals)[0]
+        return read_only(draw + self.model.energies)
 
     @cached_property
     def _rush(self) -> RushHours | None:
         if not self.rush_hours:
             return None
-        std = float(self.prior_scale) * float(np.std(self.model.energies))
-        fast = std * self.graph.speed / self.graph.speed.max()
+        speed = self.graph.speed
+        fast = self._prior_std * speed / speed.max()
         return RushHours(
             root=self._root, fast=fast, epsilon=self.day_to_day, seed=self.seed
         )
@@ -291,9 +301,12 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
         if known is not None:
             return known
         energies = self._energies(step)
+        rectified = self._costs(energies)
         reduction = self.model.reduction
-        reduced = None if reduction is None else self._costs(energies - reduction)
-        costs = _RoundCosts(self._costs(energies), reduced)
+        reduced = None
+        if reduction is not None:
+            reduced = self._costs(energies - reduction)
+        costs = _RoundCosts(rectified, reduced)
         self._round_costs.clear()
         self._round_costs[key] = costs
         return costs
@@ -310,7 +323,8 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
             f"normalised: {self.normalisation}; lengthscale {self.lengthscale:g}",
             "regret": "rectified with s = ς: E[max(0, N(f, ς²))] along the route",
         }
-        features, believed = self._true_features, self._model_features
+        features = self._true_features
+        believed = self._model_features
         if features != EQUAL_KERNELS:
             texts["kernel"] = (
                 f"{features.description}; graph Matérn ν = 2, κ = 1, normalised: "
@@ -324,6 +338,11 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
                 "drawn by sparse solves: variances are those of the kernel, covariances are off by at "
                 f"most {self._root.tolerance:.1%} of the largest variance"
             )
+        return texts | self._interpret_changes()
+
+    def _interpret_changes(self) -> dict[str, str]:
+        """What a report explains about the changes from trip to trip."""
+        texts = {}
         if self.closed_roads or self.closed_turns:
             closures = (
                 f"each round {self.closed_roads:.1%} of the roads and {self.closed_turns:.1%} of the "
@@ -364,19 +383,14 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
     def offer(self, step: int) -> Offer:
         arms = self._arms
         if self._conditions is not None:
-            features = np.hstack([arms.features, self._conditions.columns(step)])
+            columns = self._conditions.columns(step)
+            features = np.hstack([arms.features, columns])
             arms = Arms(ids=arms.ids, features=features)
         if not (self.closed_roads or self.closed_turns):
             return Offer(step=step, arms=arms, structure=self.trip)
-        start = self.trip.start
-        goal = self.trip.goal
         rng = self._closures.at(step)
         for _ in range(_TRIES):
-            available = rng.random(len(self._arms)) >= self.closed_roads
-            available[[start, goal]] = True
-            is_closed = rng.random(len(self.graph.turns)) < self.closed_turns
-            closed_turns = np.flatnonzero(is_closed)
-            trip = Trip(start=start, goal=goal, closed_turns=closed_turns)
+            available, trip = self._draw_closures(rng)
             lengths = np.where(available, self.graph.length, np.inf)
             if self.on_no_path == "empty" or self.cheapest(lengths, trip):
                 return Offer(step=step, arms=arms, available=available, structure=trip)
@@ -384,6 +398,19 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
             f"in {_TRIES} tries no route was left with {self.closed_roads:.0%} of the roads and "
             f"{self.closed_turns:.0%} of the turns closed; close fewer"
         )
+
+    def _draw_closures(self, rng: Rng) -> tuple[Bools, Trip]:
+        """Which roads are open, (n,), and the trip without the turns that are closed."""
+        start = self.trip.start
+        goal = self.trip.goal
+        road_draws = rng.random(len(self._arms))
+        available = road_draws >= self.closed_roads
+        available[[start, goal]] = True
+        turn_draws = rng.random(len(self.graph.turns))
+        is_closed = turn_draws < self.closed_turns
+        closed_turns = np.flatnonzero(is_closed)
+        trip = Trip(start=start, goal=goal, closed_turns=closed_turns)
+        return available, trip
 
     def means(self, offer: Offer) -> Floats:
         return self._energies(offer.step)
@@ -395,18 +422,22 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
         return np.negative(self._costs_of(offer.step).rectified.weights)
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        costs = self._costs_of(offer.step).rectified.weights
-        switching_cost = self._switching_cost(offer, decision)
-        return total(costs[decision.positions]) + switching_cost
+        weights = self._costs_of(offer.step).rectified.weights
+        cost = total(weights[decision.positions])
+        return cost + self._switching_cost(offer, decision)
 
     def _switching_cost(self, offer: Offer, decision: Decision) -> float:
         """What the decision costs because of the previous route."""
         switch = self.model.switching
-        return 0.0 if switch is None else total(switch.costs(offer)[decision.positions])
+        if switch is None:
+            return 0.0
+        costs = switch.costs(offer)
+        return total(costs[decision.positions])
 
     def best(self, offer: Offer) -> Best:
         """The best route of the round by itself, without switching costs."""
-        return Best(self._best(self._costs_of(offer.step).rectified, offer))
+        costs = self._costs_of(offer.step).rectified
+        return Best(self._best(costs, offer))
 
     def metrics(
         self, offer: Offer, decision: Decision, feedback: Feedback
@@ -419,11 +450,14 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
             cost = total(reduced.weights[positions])
             metrics["reduced_regret"] = cost - self._best(reduced, offer)
         if self.switch_cost is not None:
-            is_first = offer.previous_action is None
-            previous = positions if is_first else previous_positions(offer)
+            previous = positions
+            if offer.previous_action is not None:
+                previous = previous_positions(offer)
+            has_changed = not np.array_equal(positions, previous)
+            new_edges = np.setdiff1d(positions, previous)
             switching_cost = self._switching_cost(offer, decision)
-            metrics["route_changes"] = float(not np.array_equal(positions, previous))
-            metrics["new_edges"] = float(len(np.setdiff1d(positions, previous)))
+            metrics["route_changes"] = float(has_changed)
+            metrics["new_edges"] = float(len(new_edges))
             metrics["switching_cost"] = switching_cost
             metrics["total_cost"] = energy + switching_cost
         return metrics
@@ -432,7 +466,8 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
 
     def _costs(self, energies: Floats) -> _Costs:
         weights = rectified_mean(energies, self.noise_std)
-        return _Costs(weights, total(weights[self.cheapest(weights)]))
+        route = self.cheapest(weights)
+        return _Costs(weights, total(weights[route]))
 
     def _best(self, costs: _Costs, offer: Offer) -> float:
         trip = offer.structure

@@ -36,22 +36,17 @@ from superarm.models.worlds import store
 from superarm.roads.energy import Vehicle
 from superarm.roads.networks.openstreetmap import OSM_FILES, kept_osm
 from superarm.roads.networks.reading import SUMO_FILES
-from superarm.roads.networks.records import Remade
+from superarm.roads.networks.records import Rebuildable
 from superarm.roads.sumo import LONGEST_STEP, Drive, Driver, Traffic
 
-from .road_models import (
-    MEASURES,
-    REAL_NETWORKS,
-    TABLE_2,
-    RoadProblem,
-    RoadWorld,
-    load_roads,
-)
+from .road_loading import REAL_NETWORKS, load_roads
+from .road_models import TABLE_2
+from .road_problem import MEASURES, RoadProblem, RoadWorld
 
 _MOST_DRIVES = 1024  # in memory: of 20 minutes each they take some 100 MB
 
 
-class Driven(RoadWorld, Remade, HorizonFree):
+class Driven(RoadWorld, Rebuildable, HorizonFree):
     """Trips are driven, and what roads cost is measured: nobody knows it beforehand.
 
     A driver in SUMO cannot be copied: copies drive with one of their own.
@@ -64,14 +59,20 @@ class Driven(RoadWorld, Remade, HorizonFree):
     def _traffic_near(self, routes: Iterable[Iterable[int]]) -> Traffic:
         """Other cars, between roads that end within ``traffic_reach`` of where one of these ends."""
         network = self.graph.network
-        x, y = network.junctions[network.head[self.graph.edges], :2].T  # of all ends
-        driven = {int(edge) for route in routes for edge in route}
-        near = np.zeros(len(x), dtype=bool)
+        ends = network.head[self.graph.edges]  # junctions, (n,)
+        x, y = network.junctions[ends, :2].T
+        driven: set[int] = set()
+        for route in routes:
+            driven.update(int(edge) for edge in route)
+        is_near = np.zeros(len(ends), dtype=bool)
         for edge in sorted(driven):
-            near |= np.hypot(x - x[edge], y - y[edge]) <= self.traffic_reach
-        edges = tuple(self.graph.ids[edge] for edge in np.flatnonzero(near))
+            distance = np.hypot(x - x[edge], y - y[edge])
+            is_near |= distance <= self.traffic_reach
+        near = np.flatnonzero(is_near)
         return Traffic(
-            vehicles_per_hour=self.traffic, edges=edges, moments=self.moments
+            vehicles_per_hour=self.traffic,
+            edges=tuple(self.graph.ids[edge] for edge in near),
+            moments=self.moments,
         )
 
     @property
@@ -206,13 +207,15 @@ class SumoNavigation(RoadProblem, Driven):
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
         route = self._route(decision)
         energies, _ = self._energies(offer, route)
-        energy_of = dict(zip(route, energies.tolist(), strict=True))
+        energy_by_edge = dict(zip(route, energies.tolist(), strict=True))
         positions = decision.positions
-        rewards = np.array([energy_of[arm] for arm in positions.tolist()])
-        return Feedback(positions=positions, rewards=rewards + noise[positions])
+        in_order_chosen = [energy_by_edge[edge] for edge in positions.tolist()]
+        rewards = np.array(in_order_chosen) + noise[positions]
+        return Feedback(positions=positions, rewards=rewards)
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        energies, _ = self._energies(offer, self._route(decision))
+        route = self._route(decision)
+        energies, _ = self._energies(offer, route)
         return float(energies.sum())
 
     def best(self, offer: Offer) -> Best:
@@ -222,7 +225,8 @@ class SumoNavigation(RoadProblem, Driven):
     def metrics(
         self, offer: Offer, decision: Decision, feedback: Feedback
     ) -> Mapping[str, float]:
-        energies, drive = self._energies(offer, self._route(decision))
+        route = self._route(decision)
+        energies, drive = self._energies(offer, route)
         return {
             "true_energy": float(energies.sum()),
             "duration": drive.duration,
@@ -231,17 +235,24 @@ class SumoNavigation(RoadProblem, Driven):
 
     def _energies(self, offer: Offer, route: tuple[int, ...]) -> tuple[Floats, Drive]:
         """What each edge of a route is charged this round, (k,), and the drive itself."""
-        count = self.moments if self.traffic else 1
-        moment = int(self._moments.at(offer.step).integers(count))
         ids = tuple(self.graph.ids[edge] for edge in route)
-        drive = self._drive(ids, moment=moment)
-        rise = self.graph.rise[list(route)] if self._replaces_heights else None
+        drive = self._drive(ids, moment=self._moment(offer.step))
+        rise = None  # that of the SUMO network, lane by lane
+        if self._replaces_heights:
+            rise = self.graph.rise[list(route)]
         energies = drive.energies(self.vehicle, rise)
         if self.motion == "stored":
             energies -= drive.stored(self.vehicle)
-        missing = list(route[drive.completed :])
-        energies[drive.completed :] += self._unfinished[missing]
+        completed = drive.completed
+        missing = list(route[completed:])
+        energies[completed:] += self._unfinished[missing]
         return energies, drive
+
+    def _moment(self, step: int) -> int:
+        """The moment of the traffic at which a round begins."""
+        rng = self._moments.at(step)
+        count = self.moments if self.traffic else 1
+        return int(rng.integers(count))
 
     def _route(self, decision: Decision) -> tuple[int, ...]:
         """The chosen arms as a route; as a rule they are in driving order."""
@@ -262,21 +273,25 @@ class SumoNavigation(RoadProblem, Driven):
 
     def _is_route(self, edges: tuple[int, ...]) -> bool:
         """Whether these edges lead from start to goal in this order, each driven once."""
-        if not edges or len(set(edges)) < len(edges):
+        if not edges:
             return False
-        if (edges[0], edges[-1]) != (self.trip.start, self.trip.goal):
+        has_repeats = len(set(edges)) < len(edges)
+        starts_there = edges[0] == self.trip.start
+        ends_there = edges[-1] == self.trip.goal
+        if has_repeats or not (starts_there and ends_there):
             return False
-        return bool((self.graph.turns_between(edges) >= 0).all())
+        turns = self.graph.turns_between(edges)
+        return bool((turns >= 0).all())
 
 
 def _differences(vehicle: Vehicle) -> str:
     """How a vehicle differs from Table 2's, in words."""
-    own = vars(vehicle)
     assumed = vars(TABLE_2)
-    differing = [name for name in own if own[name] != assumed[name]]
-    return "; ".join(
-        f"{name} {own[name]:g}, not {assumed[name]:g}" for name in differing
-    )
+    differences = []
+    for name, value in vars(vehicle).items():
+        if value != assumed[name]:
+            differences.append(f"{name} {value:g}, not {assumed[name]:g}")
+    return "; ".join(differences)
 
 
 def network_file(network: str, *, heights: bool) -> Path:

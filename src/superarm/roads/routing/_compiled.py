@@ -62,23 +62,28 @@ class CompiledSearch:
         marks = self._marks
         first_start = marks[starts.edges[0]]
         used = np.stack([best_marks(first_start, marks[edge]) for edge in goals.edges])
+        if closed is None:
+            closed = self._nothing_closed
+        entering = (1.0 - starts.shares) * self._costs[starts.edges]
+        spared = (1.0 - goals.shares) * self._costs[goals.edges]
         cost, goal, edges = search(
             self._pointers,
             self._second,
             self._weights,
-            self._nothing_closed if closed is None else closed,
+            closed,
             marks,
             used,
             starts.edges.astype(np.int32),
-            (1.0 - starts.shares) * self._costs[starts.edges],
+            entering,
             goals.edges.astype(np.int32),
-            (1.0 - goals.shares) * self._costs[goals.edges],
+            spared,
             limit,
         )
         if goal < 0:
             return BestPath(np.inf, None)
         goal_share = float(goals.shares[goal])
-        return BestPath(cost, partial_path(edges.astype(np.intp), starts, goal_share))
+        path = partial_path(edges.astype(np.intp), starts, goal_share)
+        return BestPath(cost, path)
 
 
 @compiled(f"void({_HEAP}, f8, i4)")

@@ -17,7 +17,7 @@ from superarm.roads.networks import LineGraph, RoadNetwork
 from superarm.roads.networks.geography import COMPLEX, Points, pairs
 from superarm.roads.policies.navigation import Routing
 from superarm.roads.posterior import TrackRecord
-from superarm.roads.problems.road_models import is_level
+from superarm.roads.problems.road_loading import is_level
 
 from .battery import Charge
 from .search import RoutePath
@@ -73,7 +73,8 @@ class Leg:
     def length(self) -> float:
         """Metres."""
         turns = self.graph.turn_numbers(self.edges)
-        return float(self.metres.sum() + self.graph.turn_length[turns].sum())
+        turn_metres = self.graph.turn_length[turns]
+        return float(self.metres.sum() + turn_metres.sum())
 
     @cached_property
     def seconds(self) -> float:
@@ -175,13 +176,27 @@ class RouteAnswer:
         names = self.graph.network.street_names
         if names is None:
             return []
-        along = [names[edge] for edge in self.graph.edges[self.best.edges]]
-        return [name for name, _ in groupby(along) if name]
+        edges = self.graph.edges[self.best.edges]
+        names_along = [names[edge] for edge in edges]
+        return [name for name, _ in groupby(names_along) if name]
 
     def as_json(self) -> dict[str, Any]:
         """The route and the two to compare it with, as ``superarm route --json`` prints them."""
         from_place, to_place = self.places
         from_position, to_position = self.positions
+        metres = self.best.metres
+        ids = self.ids()
+        trips_judged = 0
+        trips_inside = None
+        if self.record is not None:
+            trips_judged = self.record.trips
+            trips_inside = self.record.inside
+        battery = None
+        if self.charge is not None:
+            battery = self.charge.as_json(ids)
+        compared = {}
+        for name, leg in self.others.items():
+            compared[name] = leg.as_json()
         return {
             "network": self.graph.network.name,
             "from": self.graph.ids[self.trip.start],
@@ -190,15 +205,15 @@ class RouteAnswer:
             "to_place": to_place or None,
             "from_position_m": from_position,
             "to_position_m": to_position,
-            "first_edge_m": float(self.best.metres[0]),
-            "last_edge_m": float(self.best.metres[-1]),
+            "first_edge_m": float(metres[0]),
+            "last_edge_m": float(metres[-1]),
             "vehicle": self.vehicle.as_json(),
-            "edges": self.ids(),
+            "edges": ids,
             "streets": self.streets(),
             **self.best.as_json(),
             "interval": INTERVAL,
-            "trips_judged": 0 if self.record is None else self.record.trips,
-            "trips_inside": None if self.record is None else self.record.inside,
+            "trips_judged": trips_judged,
+            "trips_inside": trips_inside,
             "routing": self.routing,
             "cut_edges": self.cut_edges,
             "flat": self.flat,
@@ -206,8 +221,8 @@ class RouteAnswer:
             "closed_edges": self.closed,
             "depart": self.depart,
             "depart_used": self.timed,
-            "battery": None if self.charge is None else self.charge.as_json(self.ids()),
-            "compared": {name: leg.as_json() for name, leg in self.others.items()},
+            "battery": battery,
+            "compared": compared,
         }
 
     def as_geojson(self) -> dict[str, Any]:
@@ -216,11 +231,17 @@ class RouteAnswer:
         It follows the bends of the roads where the network has them; elsewhere it goes straight from
         junction to junction. It begins and ends where the places lie on their edges.
         """
+        graph = self.graph
         edges = self.best.edges
         begin_metres, end_metres = self.positions
-        begin = begin_metres / float(self.graph.length[edges[0]])
-        end = end_metres / float(self.graph.length[edges[-1]])
-        line = _line(self.graph.network, self.graph.edges[edges], begin, end)
+        first_length = float(graph.length[edges[0]])
+        last_length = float(graph.length[edges[-1]])
+        line = _line(
+            graph.network,
+            graph.edges[edges],
+            begin=begin_metres / first_length,
+            end=end_metres / last_length,
+        )
         geometry = {"type": "LineString", "coordinates": line}
         feature = {
             "type": "Feature",
@@ -246,10 +267,16 @@ def _line(
         courses.append(
             course_in_degrees(network, lon_lat, edge, first_share, last_share)
         )
-    line = np.round(np.concatenate(courses), _DIGITS).tolist()
-    moved = [place for before, place in pairwise(line) if place != before]
-    # A line needs two places, also where nothing is driven.
-    return [line[0], *(moved or line[1:2])]
+    degrees = np.round(np.concatenate(courses), _DIGITS)
+    places = degrees.tolist()
+    line = [places[0]]
+    for before, place in pairwise(places):
+        if place != before:
+            line.append(place)
+    if len(line) == 1:
+        # A line needs two places, also where nothing is driven.
+        line += places[1:2]
+    return line
 
 
 def course_in_degrees(
@@ -274,27 +301,42 @@ def course_in_degrees(
     ends = lon_lat[junctions]
     begin, end = network.junctions[junctions, :2] @ COMPLEX
     if network.shapes is None or begin == end:
-        return pairs(_cut(ends @ COMPLEX, first_share, last_share))
-    latitude = np.radians(ends[0, 1])
-    # Metres of a degree of longitude beside those of a degree of latitude, on the ellipsoid.
-    flatter = (1.0 - _ECCENTRICITY * np.sin(latitude) ** 2) / (1.0 - _ECCENTRICITY)
-    shrunk = np.array([np.cos(latitude) * flatter, 1.0])
+        straight = ends @ COMPLEX
+        return pairs(_cut(straight, first_share, last_share))
+    shrinkage = _degree_ratio(latitude=ends[0, 1])
+    shrunk = np.array([shrinkage, 1.0])
     first, last = (ends * shrunk) @ COMPLEX
-    along = (network.shapes[edge] @ COMPLEX - begin) / (end - begin)
+    shape = network.shapes[edge] @ COMPLEX
+    along = (shape - begin) / (end - begin)
     places = first + along * (last - first)
-    degrees: Floats = pairs(_cut(places, first_share, last_share)) / shrunk
+    driven = _cut(places, first_share, last_share)
+    degrees: Floats = pairs(driven) / shrunk
     return degrees
+
+
+def _degree_ratio(latitude: float) -> float:
+    """Metres of a degree of longitude over those of a degree of latitude, on the ellipsoid."""
+    angle = np.radians(latitude)
+    curvature = 1.0 - _ECCENTRICITY * np.sin(angle) ** 2
+    flatter = curvature / (1.0 - _ECCENTRICITY)
+    ratio: float = np.cos(angle) * flatter
+    return ratio
 
 
 def _cut(course: Points, first_share: float, last_share: float) -> Points:
     """The part of a course between two shares: its bends and its two ends."""
-    along = np.concatenate([[0.0], np.cumsum(np.abs(np.diff(course)))])
-    if (first_share, last_share) == (0.0, 1.0) or along[-1] == 0.0:
+    steps = np.abs(np.diff(course))
+    along = np.concatenate([[0.0], np.cumsum(steps)])
+    total = along[-1]
+    is_whole = first_share == 0.0 and last_share == 1.0
+    if is_whole or total == 0.0:
         return course
-    along /= along[-1]
-    between = course[(along > first_share) & (along < last_share)]
+    along /= total
+    is_between = along > first_share
+    is_between &= along < last_share
+    bends = course[is_between]
     ends = np.array([first_share, last_share])
     x = np.interp(ends, along, course.real)
     y = np.interp(ends, along, course.imag)
     first, last = x + 1j * y
-    return np.concatenate([[first], between, [last]])
+    return np.concatenate([[first], bends, [last]])

@@ -83,9 +83,14 @@ class Battery:
                 f"charge is {text}, but the battery's capacity is unknown: set battery_wh in the "
                 "vehicle's file, or give the charge in Wh"
             )
-        charge = 0.01 * number * self.capacity if is_share else number
-        if not (math.isfinite(charge) and 0.0 <= charge <= self.capacity):
-            most = f", at most {self.capacity:g} Wh or 100%" if has_capacity else ""
+        charge = number
+        if is_share:
+            charge = 0.01 * number * self.capacity
+        is_possible = math.isfinite(charge) and 0.0 <= charge <= self.capacity
+        if not is_possible:
+            most = ""
+            if has_capacity:
+                most = f", at most {self.capacity:g} Wh or 100%"
             raise InputError(
                 f"charge must be Wh (24000) or a share (80%){most}, got {level!r}"
             )
@@ -103,7 +108,8 @@ class Battery:
         """
         count = len(energies)
         spent = np.concatenate([[0.0], np.cumsum(energies)])  # S, (k + 1,)
-        excess = np.maximum(charge - spent - self.capacity, 0.0)
+        above_capacity = charge - spent - self.capacity
+        excess = np.maximum(above_capacity, 0.0)
         lost = np.maximum.accumulate(excess)
         level = charge - spent - lost  # b, (k + 1,)
         spreads = {0: 0.0, count: spread(count)}  # h where it is known
@@ -129,13 +135,16 @@ def _lowest_bound(level: Floats, spreads: dict[int, float]) -> int:
 
     The bound is h where it is known, and the larger of its two neighbours elsewhere.
     """
-    known = sorted(spreads)  # from 0 edges to all
-    values = np.array([spreads[place] for place in known])
+    known_places = sorted(spreads)  # from 0 edges to all
+    known_spreads = np.array([spreads[place] for place in known_places])
     places = np.arange(len(level))
-    before = np.searchsorted(known, places, side="right") - 1
-    after = np.searchsorted(known, places)
-    bounds = np.maximum(values[before], values[after])
-    return int((level - bounds).argmin())
+    next_known = np.searchsorted(known_places, places, side="right")
+    spread_before = known_spreads[next_known - 1]
+    this_or_next = np.searchsorted(known_places, places)
+    spread_after = known_spreads[this_or_next]
+    bounds = np.maximum(spread_before, spread_after)
+    lower = level - bounds
+    return int(lower.argmin())
 
 
 class Charge(NamedTuple):
@@ -237,18 +246,24 @@ def read_vehicle(path: str | Path) -> VehicleFile:
 
 def _vehicle_of(table: dict[str, Any], name: str | None, where: str) -> VehicleFile:
     """The vehicle that a table describes; ``where`` is for errors."""
-    kinds = {**kinds_of(Vehicle), **dict.fromkeys(_BATTERY_KEYS, float)}
+    kinds = dict(kinds_of(Vehicle))
+    kinds |= dict.fromkeys(_BATTERY_KEYS, float)
     check_table(table, kinds, where)
-    of_vehicle: dict[str, Any] = {}
-    of_battery: dict[str, float] = {}
+    vehicle_values: dict[str, Any] = {}
+    battery_values: dict[str, float] = {}
     for key, value in table.items():
         if key in VEHICLE:
-            of_vehicle[key] = value
+            vehicle_values[key] = value
         else:
-            of_battery[_BATTERY_KEYS[key]] = float(value)
+            name_in_battery = _BATTERY_KEYS[key]
+            battery_values[name_in_battery] = float(value)
+    vehicle = None
+    battery = None
     try:
-        vehicle = Vehicle(**of_vehicle) if of_vehicle else None
-        battery = Battery(**of_battery) if of_battery else None
+        if vehicle_values:
+            vehicle = Vehicle(**vehicle_values)
+        if battery_values:
+            battery = Battery(**battery_values)
     except InputError as error:
         raise SpecError(f"{where}: {error}") from None
     return VehicleFile(vehicle, battery, name)

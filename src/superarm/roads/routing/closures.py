@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Ints
+from superarm.core.display import shorten
 from superarm.core.errors import FileError, InputError
 from superarm.core.files import read_json
 from superarm.roads.networks.pieces import Budget
@@ -45,8 +46,10 @@ def closed_by(geojson: Any, places: Places, budget: Budget | None = None) -> Int
         budget: Bounds the work for all features.
     """
     budget = budget or Budget()
-    edges: list[Ints] = [np.empty(0, dtype=np.intp)]
-    for number, feature in enumerate(_features(geojson), start=1):
+    no_edges: Ints = np.empty(0, dtype=np.intp)
+    edges = [no_edges]
+    features = _features(geojson)
+    for number, feature in enumerate(features, start=1):
         try:
             edges += _closed_by_feature(feature, places, budget)
         except InputError as error:
@@ -74,16 +77,8 @@ def _features(geojson: Any) -> Iterator[_Feature]:
         else:
             raise FileError(
                 "closures must be GeoJSON: a FeatureCollection, a Feature, or one of "
-                f"{', '.join(_KINDS)}; got {_shorten(value)}"
+                f"{', '.join(_KINDS)}; got {shorten(value)}"
             )
-
-
-def _shorten(value: Any) -> str:
-    """The beginning of a value from a file, which may be large or nested beyond what Python shows."""
-    try:
-        return f"{value!r:.60}"
-    except RecursionError:
-        return f"a {type(value).__name__} that is nested too deeply"
 
 
 def _closed_by_feature(
@@ -91,18 +86,26 @@ def _closed_by_feature(
 ) -> Iterator[Ints]:
     """The edges that a feature closes, part by part."""
     properties, geometry = feature
-    named = properties.get("edge") if isinstance(properties, dict) else None
-    if named is not None:
-        for name in named if isinstance(named, list) else [named]:
+    names = None
+    if isinstance(properties, dict):
+        names = properties.get("edge")
+    if names is not None:
+        if not isinstance(names, list):
+            names = [names]
+        for name in names:
             yield places.street(str(name))
         return
-    kind = geometry.get("type") if isinstance(geometry, dict) else None
+    kind = None
+    if isinstance(geometry, dict):
+        kind = geometry.get("type")
     if kind not in _KINDS:
         raise InputError(
             f"its geometry is {kind!r}; give one of {', '.join(_KINDS)}, or a property 'edge'"
         )
     coordinates = geometry.get("coordinates")
-    parts = _as_list(coordinates) if kind.startswith("Multi") else [coordinates]
+    parts = [coordinates]
+    if kind.startswith("Multi"):
+        parts = _as_list(coordinates)
     for part in parts:
         if kind.endswith("Polygon"):
             rings = [_line(ring) for ring in _as_list(part)]
@@ -116,16 +119,27 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) and value else [value]
 
 
+def _is_place(place: Any) -> bool:
+    """Whether a value is a list that begins with two numbers."""
+    if not isinstance(place, list) or len(place) < 2:
+        return False
+    return all(
+        type(number) in (int, float) and abs(number) < 1e9 for number in place[:2]
+    )
+
+
 def _line(coordinates: Any) -> list[list[float]]:
     """Longitudes and latitudes; a height that follows them is left out."""
-    try:
+    line: list[list[float]] = []
+    if isinstance(coordinates, list) and all(map(_is_place, coordinates)):
         line = [[float(place[0]), float(place[1])] for place in coordinates]
-    except (TypeError, ValueError, OverflowError, IndexError, KeyError):
-        line = []
-    on_earth = all(abs(lon) <= 180.0 and abs(lat) <= 90.0 for lon, lat in line)
-    if len(line) < 2 or not on_earth:
+    is_on_earth = True
+    for longitude, latitude in line:
+        if not (abs(longitude) <= 180.0 and abs(latitude) <= 90.0):
+            is_on_earth = False
+    if len(line) < 2 or not is_on_earth:
         raise InputError(
             "its coordinates must be two or more places, each longitude then latitude in degrees, "
-            f"got {_shorten(coordinates)}"
+            f"got {shorten(coordinates)}"
         )
     return line

@@ -22,7 +22,7 @@ from superarm.core import Floats, Ints
 from superarm.roads.energy import RoadScales, Vehicle
 from superarm.roads.networks import LineGraph
 from superarm.roads.posterior import IntervalCalibration, TrackRecord
-from superarm.roads.problems.fleet import road_rows, road_sizes
+from superarm.roads.problems.fleet_model import road_rows, road_sizes
 from superarm.roads.rows import (
     Column,
     NoiseColumn,
@@ -62,8 +62,9 @@ class RouteParts(NamedTuple):
         Args:
             path: The route.
         """
+        last_share = path.shares[-1]
         passed = np.ones(len(path.edges))
-        passed[-1] = path.shares[-1] >= 1.0
+        passed[-1] = last_share >= 1.0
         return cls(path.edges, path.shares, passed)
 
     def first(self, count: int) -> RouteParts:
@@ -81,9 +82,11 @@ class RouteParts(NamedTuple):
             rows: Those of all whole edges, (n, 9); see ``road_rows``.
         """
         is_driven = self.shares > _LEAST_SHARE
-        partial = rows[self.edges[is_driven]]
+        edges = self.edges[is_driven]
         shares = self.shares[is_driven]
-        partial[:, Column.STOPS] *= self.passed[is_driven]
+        passed = self.passed[is_driven]
+        partial = rows[edges]
+        partial[:, Column.STOPS] *= passed
         noise = noise_parts(partial) * shares[:, None]
         noise[:, NoiseColumn.STOPS] = partial[:, Column.STOPS]
         scale_energies(partial, shares)
@@ -149,9 +152,11 @@ class ModelEnergies:
         graph = self._graph
         vehicle = self.vehicle
         scales = RoadScales()
-        rows = road_rows(graph, replace(vehicle, recuperation="multiply"), 0)
+        recuperating = replace(vehicle, recuperation="multiply")
+        rows = road_rows(graph, recuperating, 0)
         sizes = road_sizes(graph)
-        width = float(IntervalCalibration(1).widths()[-1])  # as before the first trip
+        widths = IntervalCalibration(1).widths()  # as before the first trip
+        width = float(widths[-1])
 
         def spread(parts: RouteParts) -> float:
             partial, noise = parts.rows(rows)

@@ -23,7 +23,7 @@ from superarm.roads.fleets import road_mismatch
 from superarm.roads.networks import LineGraph
 from superarm.roads.networks.road import Uturns
 from superarm.roads.posterior import RoadGP, TrackRecord, noise_parts
-from superarm.roads.problems.fleet import road_rows
+from superarm.roads.problems.fleet_model import road_rows
 from superarm.roads.problems.road_models import road_arms
 
 from .battery import VEHICLE
@@ -95,7 +95,8 @@ class VehicleEnergies(LearnedEnergies):
         self.timed = trips_a_day is not None
 
     def mismatch(self, graph: LineGraph) -> str | None:
-        successors = describe(ShortestPath(successors=graph.turn_graph))["successors"]
+        oracle = ShortestPath(successors=graph.turn_graph)
+        successors = describe(oracle)["successors"]
         learned_successors = describe(self._policy.oracle).get("successors", {})
         ours = {
             "length": graph.length,
@@ -144,7 +145,9 @@ class VehicleEnergies(LearnedEnergies):
         hours = depart.hour + depart.minute / 60.0
         trip_of_day = round(hours / _HOURS_PER_DAY * self._trips_a_day)
         # The first trip of a day is at 0:00.
-        return step + (trip_of_day - (step - 1)) % self._trips_a_day
+        trips_so_far = step - 1
+        wait = (trip_of_day - trips_so_far) % self._trips_a_day
+        return step + wait
 
 
 class FleetEnergies(LearnedEnergies):
@@ -178,8 +181,10 @@ class FleetEnergies(LearnedEnergies):
         rows = road_rows(graph, self.vehicle, self._number)
         arms = Arms(ids=graph.ids, features=rows)
         offer = Offer(step=self._policy.last_step + 1, arms=arms)
+        belief = posterior.belief(offer)
+        stored = self.vehicle.potential(graph.rise)
         return EdgeEnergies(
-            mean=posterior.belief(offer).mean + self.vehicle.potential(graph.rise),
+            mean=belief.mean + stored,
             turn_costs=self.vehicle.turn_energy(graph),
             noise_std=posterior.noise_std,
             spread=lambda parts: self._spread(offer, rows, parts),
@@ -206,28 +211,35 @@ class FleetEnergies(LearnedEnergies):
                 variance = std**2 - not_driven * forecast.noise_std**2
                 return width * float(np.sqrt(variance))
         # The posterior multiplies the noise's standard deviation by α, not its variance.
-        squared_scales = np.square(self._fleet.fitted.of_noise)
-        more_noise = (noise - noise_parts(partial)) @ squared_scales
-        return width * float(np.sqrt(std**2 + more_noise.sum()))
+        squared_scales = np.square(self._fleet.fitted.noise_scales)
+        more_parts = noise - noise_parts(partial)
+        more_noise = more_parts @ squared_scales
+        variance = std**2 + more_noise.sum()
+        return width * float(np.sqrt(variance))
 
     def _forecast(self, offer: Offer, rows: Floats) -> Forecast:
         """The forecast of these rows together."""
         count = len(rows)
         # Numbers as ids: an edge may be driven twice.
         ids = tuple(str(number) for number in range(count))
-        of_route = replace(offer, arms=Arms(ids=ids, features=rows))
-        return self._policy.forecast(of_route, np.arange(count))
+        arms = Arms(ids=ids, features=rows)
+        route_offer = replace(offer, arms=arms)
+        return self._policy.forecast(route_offer, np.arange(count))
 
 
 def _half_width(forecast: Forecast, shares: Floats) -> float:
     """Half-width of the 95 % interval of Σ α·(what an edge costs), where noise adds up in variance."""
-    noise = forecast.noise_cov
-    if noise is None:
+    noise_cov = forecast.noise_cov
+    if noise_cov is None:
         noise_variance = forecast.noise_std**2 * float(shares.sum())
     else:
-        noise_variance = float(np.sqrt(shares) @ noise @ np.sqrt(shares))
-    variance = float(shares @ forecast.cov @ shares) + noise_variance
-    return float(forecast.total_widths[-1]) * float(np.sqrt(max(variance, 0.0)))
+        roots = np.sqrt(shares)
+        noise_variance = float(roots @ noise_cov @ roots)
+    belief_variance = float(shares @ forecast.cov @ shares)
+    variance = belief_variance + noise_variance
+    std = float(np.sqrt(max(variance, 0.0)))
+    width = float(forecast.total_widths[-1])
+    return width * std
 
 
 # --- states ----------------------------------------------------------------------------------
@@ -247,17 +259,20 @@ def read_learned(
         name: The vehicle's name in a fleet's log.
         record: The coverage of the policy's forecasts, where it is known.
     """
-    label = "this state" if isinstance(state, State) else str(state)
-    policy = loaded(state if isinstance(state, State) else load_state(state), label)
+    label = "this state"
+    if not isinstance(state, State):
+        label = str(state)
+        state = load_state(state)
+    policy = loaded(state, label)
     if not isinstance(policy, IndexPolicy):
         raise _no_route_policy(label)
     posterior: object = policy.posterior
     while isinstance(posterior, Wrapping):
         posterior = posterior.posterior
     if isinstance(posterior, RoadGP):
-        if isinstance(policy.posterior, RoadGP) and posterior.held.trips:
+        if isinstance(policy.posterior, RoadGP) and posterior.track_record.trips:
             # Of the latest trips, wherever they were driven.
-            record = posterior.held
+            record = posterior.track_record
         return FleetEnergies(
             posterior, vehicle, name, policy=policy, label=label, record=record
         )
@@ -267,11 +282,9 @@ def read_learned(
     if not isinstance(energy, RoadEnergy):
         raise _no_route_policy(label)
     if vehicle is not None and vehicle != energy.vehicle:
-        differing = [
-            key
-            for key in VEHICLE
-            if getattr(vehicle, key) != getattr(energy.vehicle, key)
-        ]
+        own_values = vars(energy.vehicle)
+        values = vars(vehicle)
+        differing = [key for key in VEHICLE if values[key] != own_values[key]]
         raise StateError(fixed_by_state(label, differing[0]))
     return VehicleEnergies(
         energy, _trips_a_day(posterior), policy=policy, label=label, record=record

@@ -42,34 +42,24 @@ from superarm.core.compiling import Backend, is_compiled
 from superarm.core.errors import InfeasibleError, InputError, SpecError, StateError
 from superarm.core.inputs import require_choice
 from superarm.core.normal import rectified_mean
-from superarm.core.registry import kinds_of, require_kind, suggestion
 from superarm.oracles import Trip
 from superarm.roads.energy import Vehicle
-from superarm.roads.networks import LineGraph, RoadNetwork, with_heights
-from superarm.roads.networks.elevation import at_one_height
+from superarm.roads.networks import LineGraph, RoadNetwork
 from superarm.roads.networks.places import PlaceMatch, Places
-from superarm.roads.networks.road import Uturns
 from superarm.roads.policies.navigation import Routing
 from superarm.roads.posterior import TrackRecord
-from superarm.roads.problems.road_models import load_roads
 
 from .answers import Leg, RouteAnswer, RoutedVehicle
 from .battery import VEHICLE, Battery, Charge
 from .closures import closed_by
 from .energy_beliefs import EdgeEnergies, EnergySource, ModelEnergies, RouteParts, When
-from .learned_energies import (
-    FleetEnergies,
-    LearnedEnergies,
-    fixed_by_state,
-    read_learned,
-)
+from .learned_energies import FleetEnergies, read_learned
+from .requested_roads import RequestedRoads, check_settings, find_roads
 from .search import Ends, RoutePath, Search
 
 NETWORKS = ("luxembourg", "monaco", "city")
 """Names that stand for a network; anything else is a path."""
-_ROADS = ("uturns", "edges", "city_seed", "flat")
 _HEIGHT = 2  # column of ``RoadNetwork.junctions``
-_KINDS = {**kinds_of(load_roads), **kinds_of(Vehicle)}
 _NONE: Mapping[str, Any] = {}
 _MOST_PLANS = 32  # times of departure for which costs are cached
 
@@ -119,17 +109,18 @@ class Router:
         backend: Backend = "auto",
         record: TrackRecord | None = None,
     ) -> None:
-        _check_settings(settings)
+        check_settings(settings)
         require_choice(routing, "routing", ("rectified", "potential"))
-        roads = _Roads(network, vehicle_class, elevation, settings)
+        roads = RequestedRoads(network, vehicle_class, elevation, settings)
         source: EnergySource
         if state is None:
-            own = {key: settings[key] for key in VEHICLE if key in settings}
+            changes = {key: settings[key] for key in VEHICLE if key in settings}
+            changed_vehicle = replace(vehicle or Vehicle(), **changes)
             self.graph = roads.load()
-            source = ModelEnergies(self.graph, replace(vehicle or Vehicle(), **own))
+            source = ModelEnergies(self.graph, changed_vehicle)
         else:
             learned = read_learned(state, vehicle, vehicle_name, record)
-            self.graph = _find_roads(roads, learned)
+            self.graph = find_roads(roads, learned)
             source = learned.on(self.graph)
         self.source = source
         self.routing = routing
@@ -189,49 +180,54 @@ class Router:
             charge: What the battery holds at the start, in Wh or as "80%".
             anyway: Whether to return a route on which the battery may run empty.
         """
-        ends = _TripEnds(
-            self._end(start, share_of_edges=0.0), self._end(goal, share_of_edges=1.0)
-        )
-        closed_edges = self._closed(closed)
-        when = _when(depart)
-        plan = self._plan(when)
+        start_end = self._end(start, share_of_edges=0.0)
+        goal_end = self._end(goal, share_of_edges=1.0)
+        trip = _RequestedTrip(start_end, goal_end, self._closed(closed), _when(depart))
+        plan = self._plan(trip.when)
         try:
             initial_charge = self.battery.charge(charge)
         except ValueError as error:
             raise SpecError(str(error)) from error
-        path = self._search(plan.search, ends, closed_edges)
-        priced = self._price(plan, ends, path, initial_charge)
+        path = self._search(plan.search, trip)
+        priced = self._price(plan, trip, path, initial_charge)
         if priced.needs_alternative:
-            path = self._search(plan.uncredited, ends, closed_edges, path)
-            alternative = self._price(plan, ends, path, initial_charge)
+            path = self._search(plan.uncredited, trip, path)
+            alternative = self._price(plan, trip, path, initial_charge)
             priced = min(priced, alternative, key=_shortfall)
         if priced.missing > 0.0 and not anyway:
             raise InfeasibleError(self._describe_shortfall(priced))
+        return self._answer(plan, trip, priced)
+
+    def _answer(
+        self, plan: _Plan, trip: _RequestedTrip, priced: _PricedRoute
+    ) -> RouteAnswer:
+        graph = self.graph
         best = priced.leg
         first_edge = int(best.edges[0])
         last_edge = int(best.edges[-1])
+        start_place = self._describe_end(trip.start, first_edge)
+        goal_place = self._describe_end(trip.goal, last_edge)
+        start_metres = trip.start.metres(graph, first_edge)
+        goal_metres = trip.goal.metres(graph, last_edge)
+        depart = None
+        if trip.when is not None:
+            depart = trip.when.isoformat(timespec="minutes")
         return RouteAnswer(
-            graph=self.graph,
+            graph=graph,
             trip=Trip(start=first_edge, goal=last_edge),
             vehicle=self._vehicle,
-            places=(
-                self._describe_end(ends.start, first_edge),
-                self._describe_end(ends.goal, last_edge),
-            ),
-            positions=(
-                ends.start.metres(self.graph, first_edge),
-                ends.goal.metres(self.graph, last_edge),
-            ),
+            places=(start_place, goal_place),
+            positions=(start_metres, goal_metres),
             routing=self.routing,
             means=priced.means,
             best=best,
-            compare=lambda: self._compare(plan, ends, closed_edges, best.way),
+            compare=lambda: self._compare(plan, trip, best.way),
             observations=plan.energies.observations,
             cut_edges=plan.cut_edges,
             record=self.source.record,
-            closed=0 if closed_edges is None else int(np.count_nonzero(closed_edges)),
-            depart=None if when is None else when.isoformat(timespec="minutes"),
-            timed=when is not None and self.source.timed,
+            closed=trip.closed_count,
+            depart=depart,
+            timed=trip.when is not None and self.source.timed,
             charge=priced.charge,
         )
 
@@ -256,29 +252,35 @@ class Router:
             # What the noise adds (E[max(0, X)] rather than the mean) would only make routes of few long
             # edges look good: potential routing does without.
             noise_std = 0.0
+        mean = energies.mean  # m, (n,)
+        turn_costs = energies.turn_costs  # t, (c,)
         potentials = per_metre * graph.rise  # Δh, (n,)
-        costs = rectified_mean(energies.mean - potentials, noise_std)
-        turn_costs = energies.turn_costs
-        uncredited = np.maximum(energies.mean, 0.0)
+        costs = rectified_mean(mean - potentials, noise_std)  # c, (n,)
+        uncredited = np.maximum(mean, 0.0)
+        is_cut = mean < potentials
         return _Plan(
             energies=energies,
             search=Search(graph, costs, turn_costs, backend=self._backend),
             uncredited=Search(graph, uncredited, turn_costs, backend=self._backend),
-            cut_edges=int(np.count_nonzero(energies.mean < potentials)),
+            cut_edges=int(np.count_nonzero(is_cut)),
             per_metre=per_metre,
         )
 
     def _end(self, place: Place, share_of_edges: float) -> _End:
         """A place on the edges that it may mean; edges named by id have this share before it."""
         graph = self.graph
+        network = graph.network
         match = self.places.find(place)
         edges = np.array(match.edges, dtype=np.intp)
         shares = np.full(len(edges), share_of_edges)
         if match.shares is not None:
             shares = np.array(match.shares)
-        tails = graph.network.tail[graph.edges[edges]]
-        heights = graph.network.junctions[tails, _HEIGHT] + shares * graph.rise[edges]
-        return _End(match, Ends(edges, shares), heights - heights[0])
+        numbers = graph.edges[edges]  # in the network
+        tails = network.tail[numbers]
+        tail_heights = network.junctions[tails, _HEIGHT]
+        heights = tail_heights + shares * graph.rise[edges]
+        steps = heights - heights[0]
+        return _End(match, Ends(edges, shares), steps)
 
     def _closed(self, closed: Iterable[str]) -> Bools | None:
         """Which edges are closed, (n,); ``None``: none of them."""
@@ -294,39 +296,25 @@ class Router:
         return is_closed
 
     def _search(
-        self,
-        search: Search,
-        ends: _TripEnds,
-        closed: Bools | None,
-        known: RoutePath | None = None,
+        self, search: Search, trip: _RequestedTrip, known: RoutePath | None = None
     ) -> RoutePath:
         """The cheapest path; ``known``: one between these ends, which may not be the cheapest."""
-        path = search.find(ends.start.ends, ends.goal.ends, closed, known)
-        if path is not None:
-            return path
-        assert closed is not None
-        ids = self.graph.ids
-        reason = f"{np.count_nonzero(closed)} edges are closed"
-        for end in reversed(ends):
-            if closed[end.ends.edges].all():
-                reason = f"edge {ids[end.match.edges[0]]} is closed"
-        start = ids[ends.start.match.edges[0]]
-        goal = ids[ends.goal.match.edges[0]]
-        raise InfeasibleError(
-            f"no open route leads from edge {start} to edge {goal}: {reason}"
-        )
+        path = search.find(trip.start.ends, trip.goal.ends, trip.closed, known)
+        if path is None:
+            raise InfeasibleError(self._describe_closure(trip))
+        return path
 
     # --- what a route costs ----------------------------------------------------------------
 
     def _price(
         self,
         plan: _Plan,
-        ends: _TripEnds,
+        trip: _RequestedTrip,
         path: RoutePath,
         initial_charge: float | None,
     ) -> _PricedRoute:
         """A route's sums, and the battery along it where its charge is known."""
-        leg, means = self._leg(plan, ends, path)
+        leg, means = self._leg(plan, trip, path)
         if initial_charge is None:
             return _PricedRoute(leg, means, None)
         parts = RouteParts.of(path)
@@ -337,20 +325,24 @@ class Router:
         charge = self.battery.follow(initial_charge, means, spread)
         return _PricedRoute(leg, means, charge)
 
-    def _leg(self, plan: _Plan, ends: _TripEnds, path: RoutePath) -> tuple[Leg, Floats]:
+    def _leg(
+        self, plan: _Plan, trip: _RequestedTrip, path: RoutePath
+    ) -> tuple[Leg, Floats]:
         """A route's sums, and the expected energy of each of its edges, Wh, (k,)."""
         energies = plan.energies
-        turns = self.graph.turn_numbers(path.edges)
-        means = path.shares * energies.mean[path.edges]
+        edges = path.edges
+        turns = self.graph.turn_numbers(edges)
+        means = path.shares * energies.mean[edges]
         means[1:] += energies.turn_costs[turns]
         # From the place's own height to that of this edge there, and back at the goal.
-        before = ends.start.step(int(path.edges[0]))
-        after = ends.goal.step(int(path.edges[-1]))
+        before = trip.start.step(int(edges[0]))
+        after = trip.goal.step(int(edges[-1]))
         means[0] += plan.per_metre * before
         means[-1] -= plan.per_metre * after
         energy = float(means.sum())
         spread = energies.spread(RouteParts.of(path))
-        rise = float(path.shares @ self.graph.rise[path.edges]) + before - after
+        rise_of_edges = float(path.shares @ self.graph.rise[edges])
+        rise = rise_of_edges + before - after
         learned_log = isinstance(self.source, FleetEnergies)
         if learned_log and energy < 0.0 <= rise:
             raise StateError(
@@ -361,13 +353,14 @@ class Router:
         return leg, means
 
     def _compare(
-        self, plan: _Plan, ends: _TripEnds, closed: Bools | None, best: RoutePath
+        self, plan: _Plan, trip: _RequestedTrip, best: RoutePath
     ) -> dict[str, Leg]:
         """The routes to compare the best one with."""
         legs = {}
         for name, search in self._comparisons.items():
-            path = self._search(search, ends, closed, best)
-            legs[name], _ = self._leg(plan, ends, path)
+            path = self._search(search, trip, known=best)
+            leg, _ = self._leg(plan, trip, path)
+            legs[name] = leg
         return legs
 
     @cached_property
@@ -380,12 +373,30 @@ class Router:
 
     # --- in words --------------------------------------------------------------------------
 
+    def _describe_closure(self, trip: _RequestedTrip) -> str:
+        """Why no route is open."""
+        assert trip.closed is not None
+        ids = self.graph.ids
+        start_edge = ids[trip.start.match.edges[0]]
+        goal_edge = ids[trip.goal.match.edges[0]]
+        if trip.closed[trip.start.ends.edges].all():
+            reason = f"edge {start_edge} is closed"
+        elif trip.closed[trip.goal.ends.edges].all():
+            reason = f"edge {goal_edge} is closed"
+        else:
+            reason = f"{trip.closed_count} edges are closed"
+        return (
+            f"no open route leads from edge {start_edge} to edge {goal_edge}: {reason}"
+        )
+
     def _describe_end(self, end: _End, edge: int) -> str:
         """What an end is, which edge was taken for it, and where on that edge it lies."""
         match = end.match
         if not match.place:
             return ""
-        how = f", {match.how}" if match.how else ""
+        how = ""
+        if match.how:
+            how = f", {match.how}"
         metres = end.metres(self.graph, edge)
         length = float(self.graph.length[edge])
         where = f"at {metres:.0f} of its {length:.0f} m"
@@ -397,11 +408,13 @@ class Router:
         assert charge is not None
         leg = priced.leg
         ids = self.graph.ids
-        stretch = RoutePath(leg.edges[: charge.worst], leg.shares[: charge.worst])
+        count = charge.worst  # edges up to the worst place
+        stretch = RoutePath(leg.edges[:count], leg.shares[:count])
         kilometres = replace(leg, way=stretch).length / 1000.0
+        worst_edge = leg.edges[max(count - 1, 0)]
         first = ids[leg.edges[0]]
         goal = ids[leg.edges[-1]]
-        worst = ids[leg.edges[max(charge.worst - 1, 0)]]
+        worst = ids[worst_edge]
         needed = float(charge.level[0]) + charge.missing
         advice = "charge on the way"
         if needed <= self.battery.capacity and charge.lost == 0.0:
@@ -409,7 +422,7 @@ class Router:
         return (
             f"the battery may run empty from edge {first} to edge {goal}: after "
             f"edge {worst}, {kilometres:.2f} km from the start, its expected charge is "
-            f"{charge.level[charge.worst]:.0f} Wh, and at 95 % as little as {charge.lowest:.0f} Wh, "
+            f"{charge.level[count]:.0f} Wh, and at 95 % as little as {charge.lowest:.0f} Wh, "
             f"{charge.missing:.0f} Wh below the reserve of {self.battery.reserve:.0f} Wh; {advice}, or "
             "print the route anyway (--anyway)"
         )
@@ -462,7 +475,8 @@ class _End(NamedTuple):
 
     def share(self, edge: int) -> float:
         """How much of one of its edges lies before it."""
-        return float(self.ends.shares[self.ends.edges == edge][0])
+        is_edge = self.ends.edges == edge
+        return float(self.ends.shares[is_edge][0])
 
     def metres(self, graph: LineGraph, edge: int) -> float:
         """How far it lies from the beginning of one of its edges."""
@@ -470,12 +484,24 @@ class _End(NamedTuple):
 
     def step(self, edge: int) -> float:
         """How much higher it lies on one of its edges than on the first, metres."""
-        return float(self.steps[self.ends.edges == edge][0])
+        is_edge = self.ends.edges == edge
+        return float(self.steps[is_edge][0])
 
 
-class _TripEnds(NamedTuple):
+class _RequestedTrip(NamedTuple):
+    """What one route was asked for."""
+
     start: _End
     goal: _End
+    closed: Bools | None  # which edges are closed, (n,); None: none of them
+    when: When | None  # the time of departure
+
+    @property
+    def closed_count(self) -> int:
+        """How many edges are closed."""
+        if self.closed is None:
+            return 0
+        return int(np.count_nonzero(self.closed))
 
 
 class _Plan(NamedTuple):
@@ -525,93 +551,3 @@ def _when(depart: str | When | None) -> When | None:
     raise SpecError(
         f"depart is {depart!r:.60}; write HH:MM, or a date and time such as 2025-03-14T08:30"
     ) from None
-
-
-# --- roads -----------------------------------------------------------------------------------
-
-
-class _Roads(NamedTuple):
-    """The roads that the parameters of a router name."""
-
-    network: str | Path | RoadNetwork
-    vehicle_class: str
-    elevation: str | Path | None
-    settings: Mapping[str, Any]
-
-    def load(self, default_uturns: Uturns = "dead-ends") -> LineGraph:
-        """The line graph; ``default_uturns`` where settings have none."""
-        settings: dict[str, Any] = {"uturns": default_uturns}
-        settings |= {key: self.settings[key] for key in _ROADS if key in self.settings}
-        if isinstance(self.network, RoadNetwork):
-            return self._of_network(self.network, settings)
-        # A path is not a name: "city" may be a folder.
-        name = self.network
-        if isinstance(name, Path):
-            name = str(name.absolute())
-        elevation = None if self.elevation is None else str(self.elevation)
-        roads = load_roads(
-            name,
-            vehicle_class=self.vehicle_class,
-            junctions=True,
-            elevation=elevation,
-            **settings,
-        )
-        return roads.graph
-
-    def _of_network(
-        self, network: RoadNetwork, settings: Mapping[str, Any]
-    ) -> LineGraph:
-        if self.elevation is not None:
-            network = with_heights(network, self.elevation)
-        if settings.get("flat", False):
-            network = at_one_height(network)
-        return network.line_graph(self.vehicle_class, uturns=settings["uturns"])
-
-
-def _find_roads(roads: _Roads, learned: LearnedEnergies) -> LineGraph:
-    """The roads on which energies were learned, among those that the network may mean."""
-    _refuse_vehicle_settings(roads.settings, learned)
-    candidates: list[Uturns] = list(learned.uturns)
-    if "uturns" in roads.settings:
-        candidates = [roads.settings["uturns"]]
-    first = candidates[0]
-    graph = roads.load(default_uturns=first)
-    mismatches: list[str] = []
-    for uturns in candidates:
-        if uturns != first:
-            graph = graph.network.line_graph(roads.vehicle_class, uturns=uturns)
-        mismatch = learned.mismatch(graph)
-        if mismatch is None:
-            return graph
-        mismatches.append(mismatch)
-    raise StateError(
-        f"{learned.label} was learned on another road network: {mismatches[0]}; pass the network and "
-        "elevation that it was learned on"
-    )
-
-
-def _refuse_vehicle_settings(
-    settings: Mapping[str, Any], learned: LearnedEnergies
-) -> None:
-    """Refuse parameters of the vehicle, which a state fixes."""
-    for key in settings:
-        if key in _ROADS:
-            continue
-        if isinstance(learned, FleetEnergies):
-            raise StateError(
-                f"{learned.label} is a fleet's, so {key} cannot be set; write it into the vehicle's "
-                "file (--vehicle FILE)"
-            )
-        raise StateError(fixed_by_state(learned.label, key))
-
-
-def _check_settings(settings: Mapping[str, Any]) -> None:
-    known = (*VEHICLE, *_ROADS)
-    for key, value in settings.items():
-        if key not in known:
-            raise SpecError(
-                f"a route has no setting {key!r}; {suggestion(key, known, 'it has')}"
-            )
-        if isinstance(value, list):
-            raise SpecError(f"{key} is {value!r}: a route takes one value, not a list")
-        require_kind(value, _KINDS[key], key)

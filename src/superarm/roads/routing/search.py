@@ -128,8 +128,10 @@ class Search:
             path: The route.
         """
         turns = self._graph.turn_numbers(path.edges)
-        of_edges = path.shares @ self._costs[path.edges]
-        return float(of_edges + self._turn_costs[turns].sum())
+        edge_costs = self._costs[path.edges]
+        edge_cost = path.shares @ edge_costs
+        turn_cost = self._turn_costs[turns].sum()
+        return float(edge_cost + turn_cost)
 
     def find(
         self,
@@ -151,8 +153,10 @@ class Search:
         if not len(starts.edges) or not len(goals.edges):
             return None
         on_one_edge = self._on_one_edge(starts, goals)
-        limit = np.inf if known is None else (1.0 + _SLACK) * self.cost(known)
-        limit = min(limit, on_one_edge.cost)
+        limit = on_one_edge.cost
+        if known is not None:
+            known_cost = (1.0 + _SLACK) * self.cost(known)
+            limit = min(known_cost, limit)
         if not self._guided:
             self._unguided_routes += 1
             if self._unguided_routes > _UNGUIDED:
@@ -163,19 +167,31 @@ class Search:
             longer = self._search_towards(starts, goals, closed, limit)
         else:
             longer = self._compiled.find(starts, goals, closed, limit)
-        return on_one_edge.path if on_one_edge.cost <= longer.cost else longer.path
+        if on_one_edge.cost <= longer.cost:
+            return on_one_edge.path
+        return longer.path
 
     def _on_one_edge(self, starts: Ends, goals: Ends) -> BestPath:
         """The cheapest route that stays on its first edge, where a goal lies ahead."""
         best = BestPath(np.inf, None)
         for edge, start in zip(starts.edges, starts.shares, strict=True):
-            for goal in goals.shares[goals.edges == edge]:
+            is_same_edge = goals.edges == edge
+            for goal in goals.shares[is_same_edge]:
                 share = float(goal - start)
                 cost = share * float(self._costs[edge])
                 if share >= 0.0 and cost < best.cost:
-                    edges = np.array([edge], dtype=np.intp)
-                    best = BestPath(cost, RoutePath(edges, np.array([share])))
+                    path = RoutePath(
+                        edges=np.array([edge], dtype=np.intp),
+                        shares=np.array([share]),
+                    )
+                    best = BestPath(cost, path)
         return best
+
+    def _entering(self, starts: Ends) -> Floats:
+        """Cost from each start to the end of its edge, (1 − s)·c, (e,)."""
+        costs = self._costs[starts.edges]
+        entering: Floats = (1.0 - starts.shares) * costs
+        return entering
 
     # --- with scipy ------------------------------------------------------------------------
 
@@ -183,7 +199,7 @@ class Search:
         self, starts: Ends, goals: Ends, closed: Bools | None, limit: float
     ) -> BestPath:
         """Search in all directions."""
-        entering = (1.0 - starts.shares) * self._costs[starts.edges]
+        entering = self._entering(starts)
         weights = self._open_weights(closed)
         reached = self._distances(weights, starts.edges, entering, limit)
         return self._cheapest_end(reached, starts, goals)
@@ -193,10 +209,10 @@ class Search:
     ) -> BestPath:
         """Search by costs reduced by π, farther and farther until the goal is reached."""
         ahead = self._bounds(starts, goals)  # π
-        weights = self._open_weights(closed) + ahead[self._second] - ahead[self._first]
+        open_weights = self._open_weights(closed)
+        weights = open_weights + ahead[self._second] - ahead[self._first]
         np.maximum(weights, 0.0, out=weights)  # rounding apart, they are not negative
-        first_costs = (1.0 - starts.shares) * self._costs[starts.edges]
-        entering = first_costs + ahead[starts.edges]
+        entering = self._entering(starts) + ahead[starts.edges]
         least = float(entering.min())
         farthest = limit - least
         radius = _FIRST_RADIUS * max(least, 0.0) + float(self._weights.mean())
@@ -205,7 +221,8 @@ class Search:
             if is_last:
                 radius = farthest
             reached = self._distances(weights, starts.edges, entering - least, radius)
-            unreduced = reached._replace(costs=reached.costs[:-1] - ahead + least)
+            costs = reached.costs[:-1] - ahead + least
+            unreduced = reached._replace(costs=costs)
             best = self._cheapest_end(unreduced, starts, goals)
             # Whatever was not reached costs more than the radius, the rest of the way included.
             if is_last or best.cost <= radius + least:
@@ -217,7 +234,8 @@ class Search:
         """w, infinite into closed edges, (a,)."""
         if closed is None:
             return self._weights
-        return np.where(closed[self._second], np.inf, self._weights)
+        is_closed = closed[self._second]
+        return np.where(is_closed, np.inf, self._weights)
 
     def _distances(
         self, weights: Floats, starts: Ints, entering: Floats, limit: float
@@ -228,14 +246,16 @@ class Search:
         """
         from scipy.sparse import csr_matrix
 
-        n = self._n
+        origin = self._n  # the node from which all starts are entered
+        nodes = origin + 1
         data = np.append(weights, entering)
         indices = np.append(self._ends, starts.astype(np.int32))
         pointers = np.append(self._pointers, np.int32(len(data)))
-        matrix = csr_matrix((data, indices, pointers), shape=(n + 1, n + 1), copy=False)
+        rows = (data, indices, pointers)
+        matrix = csr_matrix(rows, shape=(nodes, nodes), copy=False)
         # The limit may be 0, or a little less by rounding: the starts themselves are always reached.
         limit = max(limit, float(entering.min()))
-        return shortest_paths(matrix, n, limit)
+        return shortest_paths(matrix, origin, limit)
 
     def _cheapest_end(
         self, reached: ShortestPaths, starts: Ends, goals: Ends
@@ -249,14 +269,17 @@ class Search:
             if not len(turns):
                 continue
             not_driven = (1.0 - goals.shares[number]) * self._costs[edge]
-            up_to_turn = reached.costs[self._first[turns]]
+            before = self._first[turns]
+            up_to_turn = reached.costs[before]
             total = up_to_turn + self._weights[turns] - not_driven
             cheapest = int(total.argmin())
             if total[cheapest] < best_cost:
                 best_cost = float(total[cheapest])
-                best_last = int(self._first[turns[cheapest]])
+                best_last = int(before[cheapest])
                 best_goal = number
-        route = reached.route_to(best_last) if best_goal >= 0 else None
+        route = None
+        if best_goal >= 0:
+            route = reached.route_to(best_last)
         if route is None:
             return BestPath(np.inf, None)
         # Without the node from which all starts are entered.
@@ -272,7 +295,9 @@ class Search:
     def _by_end(self) -> tuple[Ints, Ints]:
         """The turns by the edge that they enter, (a,), and where those of each edge begin, (n + 1,)."""
         order = np.argsort(self._second, kind="stable")
-        return order, np.searchsorted(self._second[order], np.arange(self._n + 1))
+        edges = np.arange(self._n + 1)
+        pointers = np.searchsorted(self._second[order], edges)
+        return order, pointers
 
     # --- landmarks -------------------------------------------------------------------------
 
@@ -282,9 +307,11 @@ class Search:
         least = np.full(self._n, np.inf)
         first_start = marks[:, starts.edges[0]]
         for edge, share in zip(goals.edges, goals.shares, strict=True):
-            best = best_marks(first_start, marks[:, edge])
-            differences = marks[best, edge, None] - marks[best]
-            bounds = np.maximum(differences.max(axis=0), 0.0)
+            goal_marks = marks[:, edge]
+            best = best_marks(first_start, goal_marks)
+            differences = goal_marks[best, None] - marks[best]
+            largest = differences.max(axis=0)
+            bounds = np.maximum(largest, 0.0)
             not_driven = (1.0 - share) * self._costs[edge]
             np.minimum(least, bounds - not_driven, out=least)
         return least
@@ -298,10 +325,12 @@ class Search:
         from scipy.sparse import csr_array
 
         shape = (self._n, self._n)
-        forward = csr_array((self._weights, (self._first, self._second)), shape=shape)
-        backward = csr_array((self._weights, (self._second, self._first)), shape=shape)
+        weights = self._weights
+        forward = csr_array((weights, (self._first, self._second)), shape=shape)
+        backward = csr_array((weights, (self._second, self._first)), shape=shape)
 
-        landmark = int(shortest_costs(forward, 0).argmax())
+        from_first_edge = shortest_costs(forward, 0)
+        landmark = int(from_first_edge.argmax())
         distance = np.full(self._n, np.inf)  # to the nearest landmark and back
         marks: list[Floats] = []
         for _ in range(_LANDMARKS):
@@ -348,7 +377,9 @@ def partial_path(edges: Ints, starts: Ends, goal_share: float) -> RoutePath:
         starts: Where it may begin.
         goal_share: How much of the last edge is driven.
     """
+    is_first = starts.edges == edges[0]
+    start_share = float(starts.shares[is_first][0])
     shares = np.ones(len(edges))
-    shares[0] = 1.0 - float(starts.shares[starts.edges == edges[0]][0])
+    shares[0] = 1.0 - start_share
     shares[-1] = goal_share
     return RoutePath(edges, shares)

@@ -115,9 +115,8 @@ class Drive:
         incline = self.inclines[pieces.step]
         if rise is not None:
             incline = self._even_inclines(pieces, rise)
-        drag = (
-            0.5 * vehicle.air_density * vehicle.air_drag * vehicle.front_area * speed**2
-        )
+        density = vehicle.air_density
+        drag = 0.5 * density * vehicle.air_drag * vehicle.front_area * speed**2
         weight = vehicle.mass * vehicle.gravity
         resistance = weight * (incline + vehicle.rolling_resistance)
         power = speed * (resistance + drag)
@@ -140,37 +139,45 @@ class Drive:
     def _pieces(self) -> _Pieces:
         step_ends = self.step * np.arange(len(self.speeds))
         step_ends[-1] = self.duration
-        cuts = np.unique(np.concatenate([step_ends, self.reached, self.left]))
-        middle = 0.5 * (cuts[1:] + cuts[:-1])
+        all_ends = np.concatenate([step_ends, self.reached, self.left])
+        cuts = np.unique(all_ends)
+        begin = cuts[:-1]
+        end = cuts[1:]
+        middle = 0.5 * (end + begin)
+        next_step = np.searchsorted(step_ends, middle)
         edge = np.searchsorted(self.left, middle)
         return _Pieces(
             seconds=np.diff(cuts),
-            step=np.searchsorted(step_ends, middle) - 1,
+            step=next_step - 1,
             edge=edge,
             on_edge=middle < self.reached[edge],
         )
 
     def _even_inclines(self, pieces: _Pieces, rise: Floats) -> Floats:
         """Return sin α of every piece, (p,), such that an edge driven to its end has all its rise."""
-        driven_rise = as_vector(rise, "rise", len(self.left)) * self.driven
-        edges = len(driven_rise)
+        edges = len(self.left)
+        whole_rise = as_vector(rise, "rise", edges)
+        driven_rise = whole_rise * self.driven
         speed = self.speeds[1:][pieces.step]
         metres = pieces.seconds * speed * pieces.on_edge
         edge_metres = np.bincount(pieces.edge, metres, edges)
-        per_metre = np.divide(
-            driven_rise, edge_metres, out=np.zeros(edges), where=edge_metres > 0.0
-        )
+        is_driven = edge_metres > 0.0
+        per_metre = np.zeros(edges)
+        np.divide(driven_rise, edge_metres, out=per_metre, where=is_driven)
         return per_metre[pieces.edge] * pieces.on_edge
 
     def _motion_power(self, vehicle: Vehicle, pieces: _Pieces) -> Floats:
         """Return W that change the speed, (p,)."""
         mass = vehicle.mass * vehicle.gravity / _GRAVITY
-        square_changes = np.diff(self.speeds**2)[pieces.step]
-        return 0.5 * mass * square_changes / self.step
+        squares = self.speeds**2
+        changes = np.diff(squares)  # v² − v₀² of each step, (n,)
+        piece_changes = changes[pieces.step]
+        return 0.5 * mass * piece_changes / self.step
 
     def _book(self, power: Floats, pieces: _Pieces) -> Floats:
         """Return Wh on each edge, (k,), of W in each piece, (p,)."""
-        joules = np.bincount(pieces.edge, power * pieces.seconds, len(self.left))
+        piece_joules = power * pieces.seconds
+        joules = np.bincount(pieces.edge, piece_joules, len(self.left))
         return joules / _JOULES_PER_WH
 
     # --- as bytes -----------------------------------------------------------------------------
@@ -218,4 +225,5 @@ class _Kind(NamedTuple):
 
 def _rows(arrays: Mapping[str, NDArray[Any]], name: str) -> int:
     """Return the length of an array; a number or a missing array counts as one row."""
-    return len(np.atleast_1d(arrays.get(name, np.zeros(()))))
+    array = arrays.get(name, np.zeros(()))
+    return len(np.atleast_1d(array))

@@ -53,21 +53,28 @@ class DriveCache:
             trip: The route and when it begins, as JSON.
         """
         try:
-            with closing(self._open()) as file:
-                row = file.execute(
-                    "SELECT drive FROM drives WHERE key = ?", (self._key(trip),)
-                ).fetchone()
+            row = self._read_row(trip)
             if row is None:
                 return None
             (data,) = row
-            drive = Drive.from_bytes(data if isinstance(data, bytes) else b"")
+            if not isinstance(data, bytes):
+                data = b""
+            drive = Drive.from_bytes(data)
             edges = len(drive.left)
-            if edges != len(trip["route"]):
-                raise InputError(f"it has {edges} edges, not {len(trip['route'])}")
+            expected_edges = len(trip["route"])
+            if edges != expected_edges:
+                raise InputError(f"it has {edges} edges, not {expected_edges}")
             return drive
         except (sqlite3.Error, InputError) as error:
             self._warn(f"a drive in it is damaged and driven anew ({error})")
             return None
+
+    def _read_row(self, trip: Mapping[str, Any]) -> Any:
+        """Return the row of a trip; ``None`` where the file has none."""
+        key = self._key(trip)
+        with closing(self._open()) as file:
+            rows = file.execute("SELECT drive FROM drives WHERE key = ?", (key,))
+            return rows.fetchone()
 
     def store(self, trip: Mapping[str, Any], drive: Drive) -> None:
         """Cache the drive of a trip; where that fails, warn.

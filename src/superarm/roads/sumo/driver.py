@@ -122,7 +122,9 @@ class Driver(AbstractContextManager["Driver"]):
             )
         require_file(self.network_file)
         self._sumo: Any = require_extra("libsumo", "sumo")
-        self._cache = None if cache is None else DriveCache(cache, self._settings())
+        self._cache: DriveCache | None = None
+        if cache is not None:
+            self._cache = DriveCache(cache, self._settings())
         self._folder = Path(tempfile.mkdtemp(prefix="superarm-sumo-"))
         self._tidy = weakref.finalize(self, shutil.rmtree, str(self._folder), True)
         self._moments: list[_Moment] = []
@@ -146,7 +148,9 @@ class Driver(AbstractContextManager["Driver"]):
     @property
     def moments(self) -> int:
         """The number of moments at which a trip may begin."""
-        return len(self.departures) if self.traffic is None else self.traffic.moments
+        if self.traffic is None:
+            return len(self.departures)
+        return self.traffic.moments
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -219,7 +223,10 @@ class Driver(AbstractContextManager["Driver"]):
         roads = self._take_over()
         roads.check_route(route)
         lengths = roads.lengths(route)
-        begin, end = (0.0, float(lengths[-1])) if between is None else between
+        begin = 0.0
+        end = float(lengths[-1])
+        if between is not None:
+            begin, end = between
         is_on_edges = begin <= lengths[0] and end <= lengths[-1]
         if not is_on_edges or (len(route) == 1 and begin > end):
             raise InputError(
@@ -227,18 +234,23 @@ class Driver(AbstractContextManager["Driver"]):
                 f"the last, of {lengths[-1]:g} m; on a single edge the end must lie ahead"
             )
         lengths[-1] = end
-        free_seconds = float((lengths / roads.limits(route)).sum())
-        most_seconds = 600.0 + 5.0 * free_seconds if longest is None else longest
+        edge_seconds = lengths / roads.limits(route)
+        free_seconds = float(edge_seconds.sum())
+        most_seconds = longest
+        if most_seconds is None:
+            most_seconds = 600.0 + 5.0 * free_seconds
         state = self._moments[moment]
         if self._departures is not None:
             # Drawn now, they need not be drawn in every copy.
-            self._departures.until(state.time + min(most_seconds, 2.0 * free_seconds))
+            likely_seconds = min(most_seconds, 2.0 * free_seconds)
+            self._departures.until(state.time + likely_seconds)
 
         def drive_packed() -> str:
             drive = self._drive(list(route), lengths, most_seconds, state, between)
             return b64encode(drive.to_bytes()).decode()
 
-        return Drive.from_bytes(b64decode(self._run_isolated(drive_packed)))
+        packed = self._run_isolated(drive_packed)
+        return Drive.from_bytes(b64decode(packed))
 
     def _drive(
         self,
@@ -255,22 +267,11 @@ class Driver(AbstractContextManager["Driver"]):
             simulation.loadState(state.file)
         elif state.time > 0.0:
             simulation.step(state.time)
-        begin = "0"
-        end = "max"
+        begin = 0.0
         if between is not None:
-            begin, end = (repr(float(metres)) for metres in between)
-        self._sumo.route.add(_TRIP, route)
-        vehicle.add(
-            _TRIP,
-            _TRIP,
-            typeID=_DRIVEN,
-            departLane="best",
-            departPos=begin,
-            departSpeed="max",
-            arrivalPos=end,
-            arrivalSpeed="current",
-        )
-        recording = Recording(lengths, float(begin))
+            begin = float(between[0])
+        self._add_trip(route, between)
+        recording = Recording(lengths, begin)
         departed = state.departed
         waited = 0.0
         while _TRIP not in simulation.getDepartedIDList():
@@ -298,16 +299,36 @@ class Driver(AbstractContextManager["Driver"]):
                 positions.append((seconds, *vehicle.getPosition(_TRIP)))
         return recording.drive(self.step, positions, arrived)
 
+    def _add_trip(self, route: list[str], between: tuple[float, float] | None) -> None:
+        """Add the trip's car, which departs as soon as there is room for it."""
+        begin = "0"
+        end = "max"
+        if between is not None:
+            begin, end = (repr(float(metres)) for metres in between)
+        self._sumo.route.add(_TRIP, route)
+        self._sumo.vehicle.add(
+            _TRIP,
+            _TRIP,
+            typeID=_DRIVEN,
+            departLane="best",
+            departPos=begin,
+            departSpeed="max",
+            arrivalPos=end,
+            arrivalSpeed="current",
+        )
+
     def _record(self, recording: Recording) -> None:
         """Record the trip's car after a step."""
         vehicle = self._sumo.vehicle
-        is_inside_junction = vehicle.getRoadID(_TRIP).startswith(":")
-        recording.speeds.append(vehicle.getSpeed(_TRIP))
-        recording.slopes.append(vehicle.getSlope(_TRIP))
-        recording.index.append(vehicle.getRouteIndex(_TRIP))
-        recording.place.append(vehicle.getLanePosition(_TRIP))
-        recording.inside.append(is_inside_junction)
-        recording.odometer.append(vehicle.getDistance(_TRIP))
+        road = vehicle.getRoadID(_TRIP)
+        recording.add(
+            speed=vehicle.getSpeed(_TRIP),
+            slope=vehicle.getSlope(_TRIP),
+            index=vehicle.getRouteIndex(_TRIP),
+            place=vehicle.getLanePosition(_TRIP),
+            inside=road.startswith(":"),
+            odometer=vehicle.getDistance(_TRIP),
+        )
 
     def _advance(self, departed: int) -> int:
         """Take a time step, before which the cars that are due depart; return how many have by then."""
@@ -367,10 +388,14 @@ class Driver(AbstractContextManager["Driver"]):
         if traffic is None:
             return [_Moment(None, time, 0) for time in self.departures]
         self._departures = self._other_cars(traffic, roads)
-        self._departures.until(traffic.time_of(traffic.moments))
+        end = traffic.time_of(traffic.moments)
+        self._departures.until(end)
         # A copy of the process returns plain lists.
         rows = self._run_isolated(lambda: self._save_moments(traffic))
-        return [_Moment(*row) for row in rows]
+        moments = []
+        for file, time, departed in rows:
+            moments.append(_Moment(file, time, departed))
+        return moments
 
     def _start(self) -> None:
         """Load the network, after preparing it the first time."""
@@ -407,7 +432,9 @@ class Driver(AbstractContextManager["Driver"]):
     def _types(self) -> str:
         """Return the types of cars as XML: the one that drives, and the others."""
         steady = 'vClass="passenger" sigma="0" speedFactor="1" speedDev="0"'
-        action_step = LONGEST_STEP if self.traffic is None else self.traffic.action_step
+        action_step = LONGEST_STEP
+        if self.traffic is not None:
+            action_step = self.traffic.action_step
         action_step = max(action_step, self.step)
         return (
             f'<additional><vType id="{_DRIVEN}" {steady}/>'
@@ -432,7 +459,8 @@ class Driver(AbstractContextManager["Driver"]):
             roads.check_edge(edge)
         places = sorted(traffic.edges or roads.edges)
         metres = roads.lane_metres(places)
-        if (metres > 0.0).sum() < 2:
+        is_usable = metres > 0.0
+        if is_usable.sum() < 2:
             raise InputError(
                 f"{self.network_file}: cars need two edges to travel between"
             )

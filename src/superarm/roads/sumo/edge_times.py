@@ -44,13 +44,16 @@ def passing(
     left = np.full(len(lengths), times[-1])
     is_next_edge = np.diff(index) > 0
     enters_junction = inside[1:] & ~inside[:-1]
-    for step in np.flatnonzero(is_next_edge | enters_junction).tolist():
+    steps = np.flatnonzero(is_next_edge | enters_junction)
+    for step in steps.tolist():
         first = int(index[step])
         last = int(index[step + 1])
         began = float(times[step])
         ended = float(times[step + 1])
         metres = float(odometer[step + 1] - odometer[step])
-        pace = (ended - began) / metres if metres > 0.0 else 0.0  # seconds per metre
+        pace = 0.0  # seconds per metre
+        if metres > 0.0:
+            pace = (ended - began) / metres
         if last > first and inside[step + 1]:
             reached[last] = ended
         # Metres from the end of the step back to the beginning of an edge.
@@ -62,6 +65,8 @@ def passing(
             back += float(lengths[edge])
         if not inside[step]:
             ahead = max(0.0, float(lengths[first] - place[step]))
-            latest = left[first] if last > first else ended
+            latest = ended
+            if last > first:
+                latest = left[first]
             reached[first] = min(began + pace * ahead, latest)
     return Passing(reached, left)

@@ -62,8 +62,11 @@ def _describe_end(status: int) -> str:
         return f"ended with exit code {code}"
     number = -code
     names = {item.value: item.name for item in signal.Signals}
-    reason = ", perhaps because memory ran out," if number == signal.SIGKILL else ""
-    return f"was ended by signal {number} ({names.get(number, 'unknown')}){reason}"
+    name = names.get(number, "unknown")
+    reason = ""
+    if number == signal.SIGKILL:
+        reason = ", perhaps because memory ran out,"
+    return f"was ended by signal {number} ({name}){reason}"
 
 
 def _answer(work: Callable[[], Any], sender: int) -> NoReturn:
@@ -83,7 +86,9 @@ def _run(work: Callable[[], Any]) -> str:
     try:
         return json.dumps({"result": work()})
     except SuperarmError as error:
-        return json.dumps({"error": type(error).__name__, "text": str(error)})
+        name = type(error).__name__
+        text = str(error)
     except Exception as error:
+        name = "SuperarmError"
         text = f"{type(error).__name__}: {error}"
-        return json.dumps({"error": "SuperarmError", "text": text})
+    return json.dumps({"error": name, "text": text})

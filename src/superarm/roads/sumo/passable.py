@@ -65,8 +65,10 @@ class SumoRoads:
         """Return metres of lanes that passenger cars may use, (k,); 0 for an edge without a way out."""
         counts = []
         for edge in edges:
-            has_way_out = bool(self._successors(edge))
-            counts.append(len(self._lanes(edge)) if has_way_out else 0)
+            count = 0
+            if self._successors(edge):
+                count = len(self._lanes(edge))
+            counts.append(count)
         return np.array(counts) * self.lengths(edges)
 
     def _lanes(self, edge: str) -> list[str]:
@@ -84,10 +86,16 @@ class SumoRoads:
     def _successors(self, edge: str) -> frozenset[str]:
         """Return the edges into which passenger cars may turn."""
         if edge not in self._known_successors:
-            successors = set()
-            for lane in self._lanes(edge):
-                for target, *_ in self._sumo.lane.getLinks(lane):
-                    if self._is_open(target):
-                        successors.add(self._sumo.lane.getEdgeID(target))
+            successors = self._look_up_successors(edge)
             self._known_successors[edge] = frozenset(successors)
         return self._known_successors[edge]
+
+    def _look_up_successors(self, edge: str) -> set[str]:
+        lanes = self._sumo.lane
+        successors = set()
+        for lane in self._lanes(edge):
+            for target, *_ in lanes.getLinks(lane):
+                if self._is_open(target):
+                    successor = lanes.getEdgeID(target)
+                    successors.add(successor)
+        return successors

@@ -27,6 +27,33 @@ class Recording:
         self.inside: list[bool] = [False]  # a junction
         self.odometer: list[float] = [0.0]  # metres
 
+    def add(
+        self,
+        *,
+        speed: float,
+        slope: float,
+        index: int,
+        place: float,
+        inside: bool,
+        odometer: float,
+    ) -> None:
+        """Record the car after a step.
+
+        Args:
+            speed: m/s.
+            slope: Degrees.
+            index: Place of its edge in the route.
+            place: Metres along the lane.
+            inside: Whether it is inside the junction behind the edge.
+            odometer: Metres driven.
+        """
+        self.speeds.append(speed)
+        self.slopes.append(slope)
+        self.index.append(index)
+        self.place.append(place)
+        self.inside.append(inside)
+        self.odometer.append(odometer)
+
     def drive(
         self, step: float, positions: list[tuple[float, ...]], arrived: bool
     ) -> Drive:
@@ -40,7 +67,8 @@ class Recording:
         lengths = self._lengths
         times = [step * number for number in range(len(self.index))]
         if arrived:
-            times.append(times[-1] + self._arrive(step))
+            last_seconds = self._arrive(step)
+            times.append(times[-1] + last_seconds)
         index = np.array(self.index)
         inside = np.array(self.inside)
         place = np.where(inside, lengths[index], self.place)
@@ -51,6 +79,9 @@ class Recording:
         if len(inclines) == 0:  # it arrived, or was given up, in its first step
             speeds = np.repeat(speeds, 2)
             inclines = np.zeros(1)
+        completed = self.index[-1]
+        if arrived:
+            completed = len(lengths)
         return Drive(
             step=step,
             speeds=speeds,
@@ -62,7 +93,7 @@ class Recording:
             metres=self.odometer[-1],
             duration=times[-1],
             arrived=arrived,
-            completed=len(lengths) if arrived else self.index[-1],
+            completed=completed,
         )
 
     def _arrive(self, step: float) -> float:
@@ -70,11 +101,14 @@ class Recording:
         lengths = self._lengths
         edge = self.index[-1]
         speed = self.speeds[-1]
-        is_inside = self.inside[-1]
-        place = lengths[edge] if is_inside else self.place[-1]
-        remaining = float(lengths[edge:].sum() - place)
-        remaining = max(0.0, remaining)
-        seconds = min(step, remaining / speed) if speed else step
+        place = self.place[-1]
+        if self.inside[-1]:
+            place = lengths[edge]
+        metres_ahead = lengths[edge:].sum()
+        remaining = max(0.0, float(metres_ahead - place))
+        seconds = step
+        if speed:
+            seconds = min(step, remaining / speed)
         self.odometer.append(self.odometer[-1] + remaining)
         self.index.append(len(lengths) - 1)
         self.place.append(float(lengths[-1]))
@@ -88,5 +122,7 @@ class Recording:
         is_passed = np.arange(len(self._lengths)) < edge
         shares = np.array(is_passed, dtype=np.float64)
         # A trip may end where its last edge begins.
-        shares[edge] = last_place / length if length > 0.0 else 1.0
+        shares[edge] = 1.0
+        if length > 0.0:
+            shares[edge] = last_place / length
         return shares

@@ -122,20 +122,26 @@ class Departures:
 
     def _draw(self) -> None:
         """Draw the next car."""
-        previous = self._drawn[-1].time if self._drawn else 0.0
-        time = previous + float(self._rng.exponential(self._mean_pause))
-        factor = float(np.clip(self._rng.normal(1.0, 0.1), _SLOWEST, _FASTEST))
-        self._drawn.append(Departure(time, self._draw_route(), factor))
+        previous = 0.0
+        if self._drawn:
+            previous = self._drawn[-1].time
+        # The order of the draws is part of what a seed means.
+        pause = float(self._rng.exponential(self._mean_pause))
+        draw = self._rng.normal(1.0, 0.1)
+        factor = float(np.clip(draw, _SLOWEST, _FASTEST))
+        route = self._draw_route()
+        self._drawn.append(Departure(previous + pause, route, factor))
 
     def _draw_route(self) -> tuple[str, ...]:
         """Draw the fastest way between two places; draw again where there is none."""
         for _ in range(_TRIES):
             draws = self._rng.random(2)
             first, last = np.searchsorted(self._cumulative_weights, draws, side="right")
-            if first != last:
-                route = tuple(self._find_route(self._places[first], self._places[last]))
-                if len(route) > 1:
-                    return route
+            if first == last:
+                continue
+            route = self._find_route(self._places[first], self._places[last])
+            if len(route) > 1:
+                return tuple(route)
         raise InfeasibleError(
             f"in {_TRIES} tries no road connected two places drawn for the background traffic; "
             "name edges that are connected"

@@ -5,6 +5,7 @@
 ``I(A)``                ½ ln det(I + K_A/λ): the information of the points A about f, in nats
 ``γ_t``                 max I(A) over all A with t points (points may repeat)
 ``W``                   rows of the Cholesky factor of K + λI: cov = K − WᵀW
+``L``                   the same in columns, of the arms of one round: cov = K − LLᵀ
 ======================  ================================================================
 """
 
@@ -37,18 +38,28 @@ def information_gain(kernel: Covariance, X: Any, noise_variance: float) -> float
         X: One row per observation, (n, d).
         noise_variance: λ: variance of the noise of one observation.
     """
+    _check_kernel(kernel)
     rows = as_features(X, "X")
     noise = as_positive(noise_variance, "noise_variance")
     if len(rows) == 0:
         return 0.0
-    matrix = np.eye(len(rows)) + kernel(rows) / noise
-    sign, logarithm = np.linalg.slogdet(matrix)
-    if sign <= 0.0:
+    K = kernel(rows)
+    matrix = np.eye(len(rows)) + K / noise
+    try:
+        factor = np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
         raise NotPositiveDefiniteError(
             "I + K/noise_variance is not positive definite: "
             "the kernel is not positive semi-definite"
+        ) from None
+    return float(np.log(factor.diagonal()).sum())
+
+
+def _check_kernel(kernel: object) -> None:
+    if not isinstance(kernel, Covariance):
+        raise InputError(
+            f"kernel is {kernel!r:.80}; it must be a kernel, such as SquaredExponential()"
         )
-    return 0.5 * float(logarithm)
 
 
 class GreedyGain(NamedTuple):
@@ -78,17 +89,15 @@ def greedy_information_gain(
         count: How many observations to choose.
         noise_variance: λ: variance of the noise of one observation.
     """
-    if not isinstance(kernel, Covariance):
-        raise InputError(
-            f"kernel is {kernel!r:.80}; it must be a kernel, such as SquaredExponential()"
-        )
+    _check_kernel(kernel)
     rows = as_features(candidates, "candidates")
     noise = as_positive(noise_variance, "noise_variance")
-    as_count(count, "count", least=0)
+    count = as_count(count, "count", least=0)
     if count > 0 and len(rows) == 0:
         raise InputError("candidates has no rows; give at least one")
     if count == 0:
-        return GreedyGain(np.empty(0, dtype=np.intp), np.zeros(1))
+        nothing = np.empty(0, dtype=np.intp)
+        return GreedyGain(nothing, np.zeros(1))
     if count >= len(rows):
         return _greedy_by_covariance(kernel, rows, count, noise)
     return _greedy_by_rows(kernel, rows, count, noise)
@@ -106,9 +115,11 @@ def _greedy_by_covariance(
         best = int(np.argmax(variances))
         variance = max(0.0, float(variances[best]))
         positions[step] = best
-        gains[step + 1] = gains[step] + 0.5 * math.log1p(variance / noise)
+        information = 0.5 * math.log1p(variance / noise)
+        gains[step + 1] = gains[step] + information
         column = cov[:, best].copy()
-        cov -= np.outer(column, column / (noise + variance))
+        scaled = column / (noise + variance)
+        cov -= np.outer(column, scaled)
     return GreedyGain(positions, gains)
 
 
@@ -124,12 +135,21 @@ def _greedy_by_rows(
         best = int(np.argmax(variances))
         variance = max(0.0, float(variances[best]))
         positions[step] = best
-        gains[step + 1] = gains[step] + 0.5 * math.log1p(variance / noise)
-        prior = kernel(rows, rows[best : best + 1])[:, 0]
-        column = prior - W[:step, best] @ W[:step]
-        W[step] = column / math.sqrt(noise + variance)
-        variances -= W[step] ** 2
+        information = 0.5 * math.log1p(variance / noise)
+        gains[step + 1] = gains[step] + information
+        prior = _prior_column(kernel, rows, best)
+        solved = W[:step]
+        column = prior - solved[:, best] @ solved
+        new_row = column / math.sqrt(noise + variance)
+        W[step] = new_row
+        variances -= new_row**2
     return GreedyGain(positions, gains)
+
+
+def _prior_column(kernel: Covariance, rows: Floats, position: int) -> Floats:
+    """Prior covariances of all rows with one of them, (m,)."""
+    row = rows[position : position + 1]
+    return kernel(rows, row)[:, 0]
 
 
 @one_blas_thread
@@ -149,6 +169,7 @@ def arriving_information_gain(
         k: Most arms that are chosen in a round.
         noise_variance: λ: variance of the noise of one observation.
     """
+    _check_kernel(kernel)
     noise = as_positive(noise_variance, "noise_variance")
     most = as_count(k, "k")
     factor = GrowingCholesky()
@@ -157,17 +178,21 @@ def arriving_information_gain(
     for step, arrived in enumerate(arrivals, start=1):
         rows = as_features(arrived, f"the arms of round {step}")
         size = len(chosen)
-        W = np.zeros((len(rows), size))
+        L = np.zeros((len(rows), size))
         if size:
-            prior = np.ascontiguousarray(kernel(rows, chosen), dtype=np.float64)
-            W = factor.solve_rows(prior)
-        choice = _choose_greedily(kernel, rows, W, min(most, len(rows)), noise)
+            K = kernel(rows, chosen)
+            prior = np.ascontiguousarray(K, dtype=np.float64)
+            L = factor.solve_rows(prior)
+        count = min(most, len(rows))
+        choice = _choose_greedily(kernel, rows, L, count, noise)
         gain = gains[-1]
         for information in choice.information:
             gain += information
         gains.append(gain)
         picks = choice.picks
-        factor.append(choice.W[picks, :size], np.tril(choice.W[picks, size:]))
+        picked = choice.L[picks]  # (p, size + p)
+        corner = np.tril(picked[:, size:])
+        factor.append(picked[:, :size], corner)
         new_rows = rows[picks]
         chosen = np.vstack([chosen, new_rows]) if size else new_rows
     return np.array(gains)
@@ -178,29 +203,30 @@ class _RoundChoice(NamedTuple):
 
     picks: list[int]
     information: list[float]  # of each pick, in nats
-    W: Floats  # (n, size + p), solved rows of all arms of the round
+    L: Floats  # (n, size + p), solved rows of all arms of the round
 
 
 def _choose_greedily(
-    kernel: Covariance, rows: Floats, W: Floats, count: int, noise: float
+    kernel: Covariance, rows: Floats, L: Floats, count: int, noise: float
 ) -> _RoundChoice:
     """Choose ``count`` different arms, each where the posterior variance is largest."""
-    variances = np.array(kernel.diag(rows)) - np.einsum("ij,ij->i", W, W)
+    prior_variances = np.array(kernel.diag(rows))
+    variances = prior_variances - np.einsum("ij,ij->i", L, L)
     picks: list[int] = []
     information: list[float] = []
     for _ in range(count):
         best = int(np.argmax(variances))
         variance = max(0.0, float(variances[best]))
+        information.append(0.5 * math.log1p(variance / noise))
         root = math.sqrt(noise + variance)
-        information.append(math.log(root / math.sqrt(noise)))
-        prior = kernel(rows, rows[best : best + 1])[:, 0]
-        column = (prior - W @ W[best]) / root
+        prior = _prior_column(kernel, rows, best)
+        column = (prior - L @ L[best]) / root
         variances -= column**2
         variances[best] = -np.inf  # once a round
         column[best] = root  # with its noise: the diagonal of the factor
-        W = np.column_stack([W, column])
+        L = np.column_stack([L, column])
         picks.append(best)
-    return _RoundChoice(picks, information, W)
+    return _RoundChoice(picks, information, L)
 
 
 @register("gain", "greedy")
@@ -224,10 +250,12 @@ class GreedyGrowth:
     horizon: int
 
     def __post_init__(self) -> None:
+        _check_kernel(self.kernel)
         candidates = as_features(self.candidates, "candidates")
+        noise_variance = as_positive(self.noise_variance, "noise_variance")
         object.__setattr__(self, "candidates", candidates)
-        as_positive(self.noise_variance, "noise_variance")
-        as_count(self.horizon, "horizon")
+        object.__setattr__(self, "noise_variance", noise_variance)
+        object.__setattr__(self, "horizon", as_count(self.horizon, "horizon"))
 
     @cached_property
     def _values(self) -> list[float]:

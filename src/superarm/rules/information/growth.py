@@ -27,7 +27,10 @@ class SquaredExponentialGain(CheckedParameters):
     dimension: int
 
     def __call__(self, t: int) -> float:
-        return math.log(t) ** (self.dimension + 1) if t > 1 else 0.0
+        if t <= 1:
+            return 0.0
+        exponent = self.dimension + 1
+        return math.log(t) ** exponent
 
 
 @register("gain", "matern")
@@ -63,9 +66,9 @@ class MaternGain:
             exponent = pairs / (2.0 * self.nu + pairs)
             return math.exp(exponent * logarithm) * logarithm
         total = 2.0 * self.nu + d
-        power_of_t = math.exp(d / total * logarithm)
-        power_of_logarithm = math.exp(2.0 * self.nu / total * math.log(logarithm))
-        return power_of_t * power_of_logarithm
+        log_power_of_t = d / total * logarithm
+        log_power_of_logarithm = 2.0 * self.nu / total * math.log(logarithm)
+        return math.exp(log_power_of_t) * math.exp(log_power_of_logarithm)
 
 
 @register("gain", "linear")
@@ -80,7 +83,9 @@ class LinearGain(CheckedParameters):
     dimension: int
 
     def __call__(self, t: int) -> float:
-        return self.dimension * math.log(t) if t > 1 else 0.0
+        if t <= 1:
+            return 0.0
+        return self.dimension * math.log(t)
 
 
 @register("gain", "constant")

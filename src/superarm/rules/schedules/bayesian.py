@@ -33,7 +33,8 @@ def bayesian_beta(log_points: Number, log_step: Number) -> Number:
         log_points: ln n.
         log_step: ln t.
     """
-    return 2.0 * (log_points + 2.0 * log_step - LOG_ROOT_TWO_PI)
+    logarithm = log_points + 2.0 * log_step - LOG_ROOT_TWO_PI
+    return 2.0 * logarithm
 
 
 def bayesian_log_tail(
@@ -47,7 +48,9 @@ def bayesian_log_tail(
         omega: ω, the exponent of n.
         xi: ξ, the exponent of t.
     """
-    return omega * (LOG_ROOT_TWO_PI - log_points) - _LOG_TWO - xi * log_step
+    points_term = omega * (LOG_ROOT_TWO_PI - log_points)
+    step_term = xi * log_step
+    return points_term - _LOG_TWO - step_term
 
 
 @register("schedule", "gp-ucb-bayesian")
@@ -67,7 +70,9 @@ class BayesianGPUCB(CheckedParameters):
     scale: float = 1.0
 
     def width(self, step: int, gamma: Gamma) -> float:
-        beta = bayesian_beta(math.log(self.arms), math.log(step))
+        log_points = math.log(self.arms)
+        log_step = math.log(step)
+        beta = bayesian_beta(log_points, log_step)
         return root(self.scale * beta)
 
 
@@ -92,8 +97,10 @@ class Discretisation(CheckedParameters):
             step: The round t.
         """
         if callable(self.tau):
-            return self.dimension * math.log(self.tau(step))
-        log_tau = math.log(self.tau) + self.tau_exponent * math.log(step)
+            log_tau = math.log(self.tau(step))
+        else:
+            log_power = self.tau_exponent * math.log(step)
+            log_tau = math.log(self.tau) + log_power
         return self.dimension * log_tau
 
 
@@ -114,5 +121,7 @@ class BayesianGPUCBCompact(Discretisation):
     scale: float = 1.0
 
     def width(self, step: int, gamma: Gamma) -> float:
-        beta = bayesian_beta(self.log_points(step), math.log(step))
+        log_points = self.log_points(step)
+        log_step = math.log(step)
+        beta = bayesian_beta(log_points, log_step)
         return root(self.scale * beta)

@@ -30,7 +30,8 @@ class LogarithmicUCB(CheckedParameters):
     c2: float = 4.0
 
     def width(self, step: int, gamma: Gamma) -> float:
-        return root(self.c1 * math.log(self.c2 * step))
+        beta = self.c1 * math.log(self.c2 * step)
+        return root(beta)
 
 
 @register("schedule", "in-block")
@@ -50,7 +51,8 @@ class InBlock:
 
     def __post_init__(self) -> None:
         require_part(self.schedule, Schedule, "schedule")
-        object.__setattr__(self, "block", as_count(self.block, "block"))
+        block = as_count(self.block, "block")
+        object.__setattr__(self, "block", block)
 
     def width(self, step: int, gamma: Gamma) -> float:
         step_in_block = (step - 1) % self.block + 1
@@ -87,11 +89,17 @@ class DriftSchedule(CheckedParameters):
         rounds = step if self.horizon is None else self.horizon
         squared_rounds = float(rounds * rounds)
         d = self.dimension
-        events = self.events * _PI_SQUARED * squared_rounds / (6.0 * self.delta)
-        slope = root(math.log(d * self.a * events))
+        # m π²T²/(6δ)
+        all_events = self.events * _PI_SQUARED * squared_rounds
+        events = all_events / (6.0 * self.delta)
+        # r d b T² √ln(d a m π²T²/(6δ))
+        log_slopes = math.log(d * self.a * events)
+        slope = root(log_slopes)
         points = self.side * d * self.b * squared_rounds * slope
         log_points = math.log(max(1.0, points))
-        return root(2.0 * math.log(events) + 2.0 * d * log_points)
+        log_events = math.log(events)
+        beta = 2.0 * log_events + 2.0 * d * log_points
+        return root(beta)
 
 
 @register("schedule", "r-gp-ucb")

@@ -28,8 +28,10 @@ class SrinivasFinite(CheckedParameters):
     delta: float = 0.1
 
     def width(self, step: int, gamma: Gamma) -> float:
-        ratio = self.arms * _PI_SQUARED * step * step / (6.0 * self.delta)
-        return root(2.0 * math.log(ratio))
+        events = self.arms * _PI_SQUARED * step * step
+        ratio = events / (6.0 * self.delta)
+        beta = 2.0 * math.log(ratio)
+        return root(beta)
 
 
 @register("schedule", "oclok-ucb")
@@ -48,5 +50,7 @@ class OclokUCB(CheckedParameters):
     delta: float = 0.05
 
     def width(self, step: int, gamma: Gamma) -> float:
-        ratio = self.most_arms * _PI_SQUARED * step * step / (3.0 * self.delta)
-        return root(2.0 * math.log(ratio))
+        events = self.most_arms * _PI_SQUARED * step * step
+        ratio = events / (3.0 * self.delta)
+        beta = 2.0 * math.log(ratio)
+        return root(beta)

@@ -36,8 +36,11 @@ class ImprovedGPUCB(CheckedParameters):
     """ln m, where m events share δ."""
 
     def width(self, step: int, gamma: Gamma) -> float:
-        information = gamma(step - 1) + 1.0 + self.log_events - math.log(self.delta)
-        return self.norm_bound + self.noise_bound * math.sqrt(2.0 * information)
+        gain = gamma(step - 1)
+        log_delta = math.log(self.delta)
+        information = gain + 1.0 + self.log_events - log_delta
+        deviation = math.sqrt(2.0 * information)
+        return self.norm_bound + self.noise_bound * deviation
 
 
 @register("schedule", "gp-ts")
@@ -73,9 +76,11 @@ class AgnosticGPUCB(CheckedParameters):
     delta: float = 0.1
 
     def width(self, step: int, gamma: Gamma) -> float:
+        gain = gamma(step - 1)
         logarithm = math.log(step / self.delta)
-        information = 300.0 * gamma(step - 1) * logarithm**3
-        return root(2.0 * self.norm_bound**2 + information)
+        information = 300.0 * gain * logarithm**3
+        norm = 2.0 * self.norm_bound**2
+        return root(norm + information)
 
 
 @register("schedule", "ridge-ucb")
@@ -98,9 +103,11 @@ class RidgeUCB(CheckedParameters):
     delta: float = 0.1
 
     def width(self, step: int, gamma: Gamma) -> float:
-        information = 2.0 * gamma(step - 1) - 2.0 * math.log(self.delta)
+        gain = gamma(step - 1)
+        log_delta = math.log(self.delta)
+        deviation = math.sqrt(2.0 * gain - 2.0 * log_delta)
         scale = self.noise_bound / math.sqrt(self.regularisation)
-        return self.norm_bound + scale * math.sqrt(information)
+        return self.norm_bound + scale * deviation
 
 
 @register("schedule", "kernel-ucb")

@@ -52,7 +52,8 @@ class BayesUCBQuantile(CheckedParameters, QuantileSchedule):
 
     def log_tail(self, step: int) -> float:
         log_points = math.log(self.arms)
-        return bayesian_log_tail(log_points, math.log(step), self.omega, self.xi)
+        log_step = math.log(step)
+        return bayesian_log_tail(log_points, log_step, self.omega, self.xi)
 
 
 @register("schedule", "bayes-ucb-compact")
@@ -75,7 +76,8 @@ class BayesUCBQuantileCompact(Discretisation, QuantileSchedule):
 
     def log_tail(self, step: int) -> float:
         log_points = self.log_points(step)
-        return bayesian_log_tail(log_points, math.log(step), self.omega, self.xi)
+        log_step = math.log(step)
+        return bayesian_log_tail(log_points, log_step, self.omega, self.xi)
 
 
 @register("schedule", "simple-quantile")

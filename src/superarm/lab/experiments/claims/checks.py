@@ -114,7 +114,8 @@ def _check_keys(claim: Claim, place: str) -> None:
 
 def _check_kinds(claim: Claim, place: str) -> None:
     """Whether every value has its type and is not empty."""
-    for key in sorted(set(claim) - {"text", "check"}):
+    checked_keys = set(claim) - {"text", "check"}
+    for key in sorted(checked_keys):
         value = claim[key]
         require_kind(value, _KINDS[key], f"{place}: {key}")
         is_nan = isinstance(value, float) and math.isnan(value)
@@ -156,8 +157,9 @@ def _quantity_problems(claim: Claim) -> Iterator[str]:
 
 
 def _rounds_problems(claim: Claim) -> Iterator[str]:
-    rounds = [*claim.get("rounds", (1, 1))]
-    if len(rounds) != 2 or not 1 <= rounds[0] <= rounds[1]:
+    rounds = list(claim.get("rounds", (1, 1)))
+    is_pair = len(rounds) == 2
+    if not is_pair or not 1 <= rounds[0] <= rounds[1]:
         yield f"rounds must be [first, last] with 1 <= first <= last, got {rounds}"
 
 

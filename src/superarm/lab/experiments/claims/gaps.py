@@ -32,13 +32,18 @@ def compare_gaps(totals: Totals) -> Iterator[Margin]:
     """
     for policy, rival in policy_pairs(totals):
         gaps = _gaps(totals, policy, rival)
-        centred = gaps.rounds - gaps.rounds.mean()
-        span = float(gaps.rounds[-1] - gaps.rounds[0])
-        from_first = gaps.values - gaps.values[:, :1]
+        rounds = gaps.rounds
+        centred = rounds - rounds.mean()
+        span = float(rounds[-1] - rounds[0])
+        first_gap = gaps.values[:, :1]
+        from_first = gaps.values - first_gap
         squares = max(1.0, float(centred @ centred))
         change = span * (from_first @ centred) / squares
-        scale = larger_size(totals.by_seed(policy), totals.by_seed(rival))
-        yield Margin(f"trend of the gap {rival} − {policy} over the run", change, scale)
+        policy_totals = totals.by_seed(policy)
+        rival_totals = totals.by_seed(rival)
+        scale = larger_size(policy_totals, rival_totals)
+        label = f"trend of the gap {rival} − {policy} over the run"
+        yield Margin(label, change, scale)
 
 
 def gaps_text(totals: Totals, policy: str, rival: str) -> str:
@@ -59,11 +64,13 @@ def gaps_text(totals: Totals, policy: str, rival: str) -> str:
 
 def _gaps(totals: Totals, policy: str, rival: str) -> Gaps:
     last_round = totals.run.rounds
-    edges = np.linspace(0, last_round, min(_MOST_ROUNDS, last_round) + 1)
+    count = min(_MOST_ROUNDS, last_round)
+    edges = np.linspace(0, last_round, count + 1)
     rounds = np.rint(edges[1:]).astype(np.intp)
     policy_totals = _running_totals(totals, policy, rounds)
     rival_totals = _running_totals(totals, rival, rounds)
-    return Gaps(rounds, rival_totals - policy_totals)
+    differences = rival_totals - policy_totals
+    return Gaps(rounds, differences)
 
 
 def _running_totals(totals: Totals, policy: str, rounds: Ints) -> Floats:

@@ -63,16 +63,19 @@ def not_judged(run: Run, claims: Sequence[Claim]) -> list[dict[str, Any]]:
         run: a finished run.
         claims: tables as in an experiment's TOML.
     """
-    silent = [claim for claim in claims if not any(_judged_groups(run, claim))]
-    return [
-        {"text": str(claim["text"]), "needs": _needs(run, claim)} for claim in silent
-    ]
+    entries = []
+    for claim in claims:
+        if any(_judged_groups(run, claim)):
+            continue
+        entry = {"text": str(claim["text"]), "needs": _needs(run, claim)}
+        entries.append(entry)
+    return entries
 
 
 def _judged_groups(run: Run, claim: Claim) -> Iterator[SettingGroup]:
     """The settings that a claim is about, where the run has what it takes to judge it."""
-    has_policies = set(policies_of(claim)) <= set(run.policies)
-    if not has_policies or run.rounds < last_round_of(claim):
+    named = set(policies_of(claim))
+    if not named <= set(run.policies) or run.rounds < last_round_of(claim):
         return
     where = claim.get("where", {})
     for group in _setting_groups(run, claim):
@@ -109,9 +112,10 @@ def _swept_groups(run: Run, claim: Claim) -> list[SettingGroup]:
 def _is_measured(run: Run, claim: Claim, group: SettingGroup) -> bool:
     """Whether every setting of a group has the claim's metric."""
     metric = metric_of(claim)
+    indices = group.indices
     if metric == SECONDS:
-        return all(run.is_timed(index) for index in group.indices)
-    return all(metric in run.metrics_at(index) for index in group.indices)
+        return all(run.is_timed(index) for index in indices)
+    return all(metric in run.metrics_at(index) for index in indices)
 
 
 def _needs(run: Run, claim: Claim) -> list[str]:
@@ -141,6 +145,8 @@ def _choices(where: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters for reading: lists of values as "this or that"."""
     choices = {}
     for key, value in where.items():
-        is_list = isinstance(value, list)
-        choices[key] = " or ".join(map(str, value)) if is_list else value
+        if isinstance(value, list):
+            choices[key] = " or ".join(map(str, value))
+        else:
+            choices[key] = value
     return choices

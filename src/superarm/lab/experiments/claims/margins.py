@@ -76,7 +76,9 @@ def larger_size(totals: Floats, other_totals: Floats) -> float:
         totals: (seeds,).
         other_totals: (seeds,).
     """
-    return float(max(abs(totals.mean()), abs(other_totals.mean())))
+    size = abs(totals.mean())
+    other_size = abs(other_totals.mean())
+    return float(max(size, other_size))
 
 
 def larger_of(totals: Floats, other_totals: Floats) -> Floats:
@@ -97,9 +99,9 @@ def compare(totals: Totals, limits: Sequence[Limit]) -> Iterator[Margin]:
         limits: the multiples.
     """
     for policy, rival in policy_pairs(totals):
-        for limit in limits:
-            factor = float(totals.claim.get(limit.factor_key, 1.0))
-            yield margin_against(totals, policy, rival, factor, limit.sign)
+        for factor_key, sign in limits:
+            factor = float(totals.claim.get(factor_key, 1.0))
+            yield margin_against(totals, policy, rival, factor, sign)
 
 
 def margin_against(
@@ -125,7 +127,8 @@ def margin_against(
     limit = factor * totals.by_seed(rival, position)
     factor_text = "" if factor == 1.0 else f"{factor:g} × "
     label = f"{policy} − {factor_text}{rival}"
-    return Margin(label, values - limit, larger_size(values, limit), sign)
+    scale = larger_size(values, limit)
+    return Margin(label, values - limit, scale, sign)
 
 
 def compare_with_number(totals: Totals, sign: float) -> Iterator[Margin]:
@@ -138,8 +141,10 @@ def compare_with_number(totals: Totals, sign: float) -> Iterator[Margin]:
     limit = float(totals.claim["limit"])
     for policy in names_in(totals.claim["policy"]):
         values = totals.by_seed(policy)
-        scale = max(abs(float(values.mean())), abs(limit))
-        yield Margin(f"{policy} − {limit:g}", values - limit, scale, sign)
+        size = abs(float(values.mean()))
+        scale = max(size, abs(limit))
+        label = f"{policy} − {limit:g}"
+        yield Margin(label, values - limit, scale, sign)
 
 
 def compare_similarity(totals: Totals) -> Iterator[Margin]:

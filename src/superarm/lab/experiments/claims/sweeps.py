@@ -36,12 +36,15 @@ def compare_steps(totals: Totals, sign: float) -> Iterator[Margin]:
     """
     for policy in names_in(totals.claim["policy"]):
         for position in range(len(totals.settings) - 1):
+            next_position = position + 1
             before = totals.by_seed(policy, position)
-            after = totals.by_seed(policy, position + 1)
+            after = totals.by_seed(policy, next_position)
+            change = after - before
+            scale = larger_size(before, after)
             first_key = totals.key_text(position)
-            next_key = totals.key_text(position + 1)
+            next_key = totals.key_text(next_position)
             label = f"change of {policy} from {first_key} to {next_key}"
-            yield Margin(label, after - before, larger_size(before, after), sign)
+            yield Margin(label, change, scale, sign)
 
 
 def compare_trend(totals: Totals, sign: float) -> Iterator[Margin]:
@@ -53,15 +56,18 @@ def compare_trend(totals: Totals, sign: float) -> Iterator[Margin]:
     """
     for policy in names_in(totals.claim["policy"]):
         values = totals.by_setting(policy)  # (settings, seeds)
-        last_rank = len(values) - 1
-        ranks = np.arange(len(values)) - last_rank / 2.0
+        count = len(values)
+        last_rank = count - 1
+        ranks = np.arange(count) - last_rank / 2.0
         # From the first value: rounding would make a change of totals that are all the same.
         from_first = values - values[0]
         slopes = ranks @ from_first  # times the sum of squares, (seeds,)
-        change = last_rank * slopes / (ranks @ ranks)
+        squares = ranks @ ranks
+        change = last_rank * slopes / squares
         means = values.mean(axis=1)
         scale = float(np.abs(means).max())
-        yield Margin(f"trend of {policy} over all values", change, scale, sign)
+        label = f"trend of {policy} over all values"
+        yield Margin(label, change, scale, sign)
 
 
 def compare_with_mean(totals: Totals) -> Iterator[Margin]:
@@ -126,11 +132,14 @@ def largest_over_least(totals: Totals, policy: str) -> float:
         totals: of the claim, in the settings that are judged together.
         policy: whose totals.
     """
-    positions = range(len(totals.settings))
-    means = [float(totals.by_seed(policy, position).mean()) for position in positions]
-    if not min(means) > 0.0:
+    means = []
+    for position in range(len(totals.settings)):
+        values = totals.by_seed(policy, position)
+        means.append(float(values.mean()))
+    least = min(means)
+    if not least > 0.0:
         return float("nan")
-    return max(means) / min(means)
+    return max(means) / least
 
 
 def _log_ratio_pseudo_values(totals: Totals, policy: str) -> Floats:
@@ -146,13 +155,17 @@ def _log_ratio_pseudo_values(totals: Totals, policy: str) -> Floats:
     seeds = values.shape[1]
     sums = values.sum(axis=1, keepdims=True)  # (settings, 1)
     means_of_others = (sums - values) / (seeds - 1)  # (settings, seeds)
-    if min(means_of_others.min(), sums.min()) <= 0.0:
+    least_sum = sums.min()
+    if min(means_of_others.min(), least_sum) <= 0.0:
         return np.full(seeds, np.nan)
-    theta = float(np.log(sums.max() / sums.min()))
-    largest = means_of_others.max(axis=0)
-    least = means_of_others.min(axis=0)
-    theta_of_others = np.log(largest / least)  # (seeds,)
-    return np.asarray(seeds * theta - (seeds - 1) * theta_of_others)
+    ratio = sums.max() / least_sum
+    theta = float(np.log(ratio))
+    largest_of_others = means_of_others.max(axis=0)
+    least_of_others = means_of_others.min(axis=0)
+    ratio_of_others = largest_of_others / least_of_others
+    theta_of_others = np.log(ratio_of_others)  # (seeds,)
+    pseudo_values = seeds * theta - (seeds - 1) * theta_of_others
+    return np.asarray(pseudo_values)
 
 
 # --- crosses -------------------------------------------------------------------------------
@@ -165,8 +178,9 @@ def compare_ends(totals: Totals) -> Iterator[Margin]:
         totals: of the claim, in the settings that are judged together.
     """
     last = len(totals.settings) - 1
+    ends = ((0, BELOW), (last, ABOVE))
     for policy, rival in policy_pairs(totals):
-        for position, sign in ((0, BELOW), (last, ABOVE)):
+        for position, sign in ends:
             margin = margin_against(totals, policy, rival, 1.0, sign, position)
             label = f"{margin.label} at {totals.key_text(position)}"
             yield margin._replace(label=label)
@@ -187,9 +201,12 @@ def crossing_text(totals: Totals, policy: str, rival: str) -> str:
     keys = np.array([float(setting[key]) for setting in settings])
     use_logarithm = keys.min() > 0.0
     scale = np.log(keys) if use_logarithm else keys
-    leads = totals.by_setting(policy) - totals.by_setting(rival)  # (settings, seeds)
+    policy_totals = totals.by_setting(policy)
+    rival_totals = totals.by_setting(rival)
+    leads = policy_totals - rival_totals  # (settings, seeds)
     crossings = _crossings(leads, scale)
-    seeds_text = f"{len(crossings)} of {count_text(leads.shape[1], 'seed')}"
+    seeds = leads.shape[1]
+    seeds_text = f"{len(crossings)} of {count_text(seeds, 'seed')}"
     text = f"{policy} and {rival} cross once in {seeds_text}"
     if len(crossings) < 2:
         return text
@@ -212,13 +229,17 @@ def _crossings(leads: Floats, scale: Floats) -> list[float]:
     """
     crossings = []
     for lead in leads.T:
-        changes = np.flatnonzero((lead[:-1] < 0.0) & (lead[1:] >= 0.0))
+        is_below = lead < 0.0
+        is_above = lead >= 0.0
+        changes = np.flatnonzero(is_below[:-1] & is_above[1:])
         if len(changes) != 1:
             continue
         before = changes[0]
-        if (lead < 0.0).sum() != before + 1:
+        after = before + 1
+        if is_below.sum() != after:
             continue  # it starts above zero, and crosses downwards first
-        share = lead[before] / (lead[before] - lead[before + 1])
-        step = scale[before + 1] - scale[before]
+        rise = lead[before] - lead[after]
+        share = lead[before] / rise
+        step = scale[after] - scale[before]
         crossings.append(scale[before] + share * step)
     return crossings

@@ -6,7 +6,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.lab.results.averages import average
-from superarm.lab.results.curves import Curve, growth_of, seconds_by_seed, thinned
+from superarm.lab.results.curves import Curve, growth_of, seconds_by_seed, spaced_rounds
 from superarm.lab.results.formats import significant
 from superarm.lab.results.totals import outcomes, per_round
 from superarm.lab.results.verdicts import ROUNDING
@@ -46,10 +46,12 @@ class Totals:
         if "relative_to" in self.claim:
             reference = self._plain(self.claim["relative_to"], position)
             # A ratio to zero is unknown: it decides nothing.
-            totals = totals / np.where(reference == 0.0, np.nan, reference)
+            divisor = np.where(reference == 0.0, np.nan, reference)
+            totals = totals / divisor
         if quantity == "spread":
             median = np.median(totals)
-            totals = _beyond_rounding(np.abs(totals - median), np.abs(median))
+            distances = np.abs(totals - median)
+            totals = _beyond_rounding(distances, np.abs(median))
         return totals
 
     def by_setting(self, policy: str) -> Floats:
@@ -59,7 +61,8 @@ class Totals:
             policy: whose totals.
         """
         positions = range(len(self.settings))
-        return np.stack([self.by_seed(policy, position) for position in positions])
+        totals = [self.by_seed(policy, position) for position in positions]
+        return np.stack(totals)
 
     def _plain(self, policy: str, position: int) -> Floats:
         """The total, or mean per round, of the metric, (seeds,)."""
@@ -68,29 +71,37 @@ class Totals:
             return self._in_rounds(policy, index)
         if self.metric == SECONDS:
             return self.run.seconds_of_seeds(policy, index)
-        return outcomes(self.run, policy, index, self.metric).astype(np.float64)
+        totals = outcomes(self.run, policy, index, self.metric)
+        return totals.astype(np.float64)
 
     def _in_rounds(self, policy: str, index: int) -> Floats:
         """The total over the claim's rounds, or their mean where the metric is one, (seeds,)."""
         first, last = (int(number) for number in self.claim["rounds"])
         before = first - 1
+        run = self.run
         if self.metric == SECONDS:
-            seconds = self.run.seconds(policy, index)[:, before:last]
-            return np.asarray(seconds.astype(np.float64).mean(axis=1))
-        means = per_round(self.run, policy, index, self.metric, before, last)
-        if self.run.metric(self.metric, index).kind == "per round":
+            seconds = run.seconds(policy, index)[:, before:last]
+            means = seconds.astype(np.float64).mean(axis=1)
+            return np.asarray(means)
+        means = per_round(run, policy, index, self.metric, before, last)
+        metric = run.metric(self.metric, index)
+        if metric.kind == "per round":
             return means
         count = last - before
         return means * count
 
     def _swing(self, policy: str, position: int) -> Floats:
         """How far the running mean moves in the last half of the run, (seeds,)."""
-        sums = self.run.cumulative(policy, self.settings[position], self.metric)
+        index = self.settings[position]
+        sums = self.run.cumulative(policy, index, self.metric)
         rounds = sums.shape[1]
         running_means = sums / np.arange(1, rounds + 1)  # (seeds, T)
-        last_half = running_means[:, rounds // 2 :]
-        swing: Floats = np.abs(np.diff(last_half)).sum(axis=1)
-        return _beyond_rounding(swing, np.abs(last_half).max(axis=1))
+        middle = rounds // 2
+        last_half = running_means[:, middle:]
+        steps = np.abs(np.diff(last_half))
+        swing: Floats = steps.sum(axis=1)
+        sizes = np.abs(last_half).max(axis=1)
+        return _beyond_rounding(swing, sizes)
 
     def _growth(self, policy: str, position: int) -> Floats:
         """The exponent of each seed, (seeds,); NaN where a total is not above zero."""
@@ -98,10 +109,12 @@ class Totals:
         if self.metric == SECONDS:
             curves = seconds_by_seed(self.run, policy, index)
         else:
-            rounds = thinned(self.run.rounds, log=True)
-            sums = self.run.cumulative(policy, index, self.metric)[:, rounds - 1]
-            curves = [Curve(rounds, totals) for totals in sums]
-        return np.array([growth_of(curve) for curve in curves])
+            rounds = spaced_rounds(self.run.rounds, log=True)
+            sums = self.run.cumulative(policy, index, self.metric)
+            spaced_sums = sums[:, rounds - 1]
+            curves = [Curve(rounds, totals) for totals in spaced_sums]
+        exponents = [growth_of(curve) for curve in curves]
+        return np.array(exponents)
 
     # --- for reading -----------------------------------------------------------------------
 
@@ -144,7 +157,9 @@ class Totals:
         Args:
             position: of the setting among those that are judged together.
         """
-        value = self.run.settings[self.settings[position]][self.claim["key"]]
+        index = self.settings[position]
+        setting = self.run.settings[index]
+        value = setting[self.claim["key"]]
         return value if isinstance(value, str) else f"{value:g}"
 
 
@@ -155,4 +170,5 @@ def _beyond_rounding(values: Floats, sizes: Floats) -> Floats:
         values: the differences.
         sizes: of the numbers that they are differences of.
     """
-    return np.where(np.abs(values) <= ROUNDING * sizes, 0.0, values)
+    is_rounding = np.abs(values) <= ROUNDING * sizes
+    return np.where(is_rounding, 0.0, values)

@@ -107,33 +107,42 @@ def _sizes_of_beta(recorded: RecordedRun) -> Iterator[Verdict]:
     """β_t as each policy of the run has it, on as many arms as the first setting has."""
     run = recorded.run
     roads = run.road_map(0)
-    upper = [name for name in run.policies if recorded.algorithm(name) == "route-ucb"]
-    quantile = [
-        name for name in run.policies if recorded.algorithm(name) == "route-bucb"
-    ]
-    full = [name for name in upper if recorded.options(name)["scale"] == 1.0]
-    if roads is None or not full or not quantile:
+    upper = []  # GP-UCB with β_t as it is
+    quantile = []
+    for name in run.policies:
+        algorithm = recorded.algorithm(name)
+        if algorithm == "route-ucb" and recorded.options(name)["scale"] == 1.0:
+            upper.append(name)
+        elif algorithm == "route-bucb":
+            quantile.append(name)
+    if roads is None or not upper or not quantile:
         return
-    reference = _widths_of(recorded, full[0], len(roads)) ** 2
-    ratios = {
-        name: _widths_of(recorded, name, len(roads)) ** 2 / reference
-        for name in quantile
-    }
-    worst = max(ratios, key=lambda name: float(ratios[name].max()))
-    largest = float(ratios[worst].max())
+    arms = len(roads)
+    reference = _widths_of(recorded, upper[0], arms) ** 2
+    largest_ratios = {}
+    for name in quantile:
+        betas = _widths_of(recorded, name, arms) ** 2
+        ratios = betas / reference
+        largest_ratios[name] = float(ratios.max())
+    worst = max(largest_ratios, key=lambda name: largest_ratios[name])
+    largest = largest_ratios[worst]
     yield Verdict(
         "Section 4.2: the β_t of GP-BUCB are smaller than those of GP-UCB",
         word_if(largest < 1.0),
-        f"β_t of {worst} is at most {significant(largest)} times that of {full[0]} in rounds 1 to "
-        f"{run.rounds} ({len(roads):,} arms)",
+        f"β_t of {worst} is at most {significant(largest)} times that of {upper[0]} in rounds 1 to "
+        f"{run.rounds} ({arms:,} arms)",
     )
 
 
 def _widths_of(recorded: RecordedRun, policy: str, arms: int) -> Floats:
     """√β_t in every round; that of GP-UCB for policies without widths, as in the analysis."""
-    schedule = schedule_of(recorded.run, policy, 0, arms) or BayesianGPUCB(arms=arms)
-    steps = range(1, recorded.run.rounds + 1)
-    return np.array([schedule.width(step, _no_gain) for step in steps])
+    run = recorded.run
+    schedule = schedule_of(run, policy, 0, arms)
+    if schedule is None:
+        schedule = BayesianGPUCB(arms=arms)
+    steps = range(1, run.rounds + 1)
+    widths = [schedule.width(step, _no_gain) for step in steps]
+    return np.array(widths)
 
 
 def _no_gain(count: int) -> float:
@@ -145,7 +154,8 @@ def _no_gain(count: int) -> float:
 
 
 def _replayed(recorded: RecordedRun, policy: str) -> list[_Replay]:
-    return [_replay(recorded, policy, seed) for seed in recorded.run.seeds[:_SEEDS]]
+    seeds = recorded.run.seeds[:_SEEDS]
+    return [_replay(recorded, policy, seed) for seed in seeds]
 
 
 def _replay(recorded: RecordedRun, policy: str, seed: int) -> _Replay:
@@ -185,13 +195,16 @@ def _replay(recorded: RecordedRun, policy: str, seed: int) -> _Replay:
         largest_eigenvalue=largest_eigenvalue,
         noise_variance=model.noise_variance,
     )
-    allowed = math.sqrt(float(squares) * len(widths) * longest) * float(widths.max())
+    rounds_count = len(widths)
+    root = math.sqrt(float(squares) * rounds_count * longest)
+    allowed = root * float(widths.max())
     return _Replay(explored / allowed, missed)
 
 
 def _best_route(world: RouteWorld, offer: Offer) -> Ints:
     """a*_t: the cheapest route by rectified costs, as regret has it."""
-    costs = np.negative(world.scores(offer))
+    scores = world.scores(offer)
+    costs = np.negative(scores)
     trip = offer.structure
     assert isinstance(trip, Trip)
     if offer.available is not None:
@@ -251,8 +264,9 @@ def _has_lemma_widths(recorded: RecordedRun, policy: str) -> bool:
 
 def _word_of_mean(values: Floats, limit: float) -> Word:
     """Whether a mean is decidedly below a limit, by the rules for claims."""
-    scale = max(abs(float(values.mean())), limit)
-    strength = lead_of(limit - values, scale=scale).strength()
+    size = abs(float(values.mean()))
+    lead = lead_of(limit - values, scale=max(size, limit))
+    strength = lead.strength()
     if abs(strength) <= 1.0:
         return "undecided"
     return word_if(strength > 0.0)

@@ -18,7 +18,9 @@ def forgetting_rate(recorded: RecordedRun, policy: str, index: int) -> float | N
         policy: its name in the run.
         index: of the setting.
     """
-    if recorded.algorithm(policy) != "tv-gp-ucb" or recorded.is_modified(policy, index):
+    if recorded.algorithm(policy) != "tv-gp-ucb":
+        return None
+    if recorded.is_modified(policy, index):
         return None
     return assumed_drift(recorded, policy, index)
 
@@ -31,11 +33,15 @@ def assumed_drift(recorded: RecordedRun, policy: str, index: int) -> float | Non
         policy: its name in the run.
         index: of the setting.
     """
-    epsilon = recorded.options(policy, index).get("epsilon")
+    options = recorded.options(policy, index)
+    epsilon = options.get("epsilon")
     if epsilon is not None:
         return float(epsilon)
-    drift = recorded.world(recorded.run.seeds[0], index).model.drift
-    return drift.epsilon if isinstance(drift, Temporal) else None
+    first_seed = recorded.run.seeds[0]
+    drift = recorded.world(first_seed, index).model.drift
+    if isinstance(drift, Temporal):
+        return drift.epsilon
+    return None
 
 
 def has_true_drift(

@@ -81,8 +81,10 @@ def _largest_error(
     for offer, chosen, rewards in recorded.rounds(policy, seed, index, world, arms=1):
         belief = posterior.belief(offer)
         width = schedule.width(offer.step, float)
-        errors = np.abs(world.means(offer) - belief.mean)
-        shares = errors / (width * belief.std)
+        means = world.means(offer)
+        errors = np.abs(means - belief.mean)
+        allowed = width * belief.std
+        shares = errors / allowed
         largest = max(largest, float(shares.max()))
         keys = posterior.keys(offer)
         posterior.observe(keys[chosen], rewards)

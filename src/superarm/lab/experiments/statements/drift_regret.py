@@ -11,7 +11,7 @@ from superarm.core import Floats
 from superarm.core.errors import InputError
 from superarm.lab.experiments.claims import Margin, Verdict
 from superarm.lab.problems import DriftingFunction
-from superarm.lab.results.curves import Curve, growth_of, thinned
+from superarm.lab.results.curves import Curve, growth_of, spaced_rounds
 from superarm.lab.results.formats import count_text, mean_text, significant
 from superarm.lab.results.settings import sharing_of, sweeps
 from superarm.lab.theory import DriftAlgorithm, rate_drift, regret_lower_bound
@@ -57,12 +57,7 @@ def judge_lower_bound(
     )
     if bound.per_round == 0.0:
         return  # steps of the proof leave the domain, or P(A₄) is too small for a float
-    means = {}
-    for policy in run.policies:
-        totals = run.cumulative(policy, index).astype(np.float64)
-        means[policy] = (totals[:, -1] - totals[:, 0]) / (run.rounds - 1)
-    policy = min(means, key=lambda name: float(means[name].mean()))
-    values = means[policy]
+    policy, values = _least_regret(recorded, index)
     mean = float(values.mean())
     margin = Margin(policy, values - bound.per_round, abs(mean))
     times = significant(mean / bound.per_round)
@@ -82,6 +77,23 @@ def judge_lower_bound(
         word_of_margin(margin, sharing_of(run, [index])),
         evidence + few_seeds_text(recorded.run),
     )
+
+
+def _least_regret(recorded: RecordedRun, index: int) -> tuple[str, Floats]:
+    """The policy of least mean regret a round after the first, and that regret, (seeds,)."""
+    run = recorded.run
+    regrets = {}
+    for policy in run.policies:
+        sums = run.cumulative(policy, index)
+        totals = sums.astype(np.float64)  # (seeds, T)
+        after_first = totals[:, -1] - totals[:, 0]
+        regrets[policy] = after_first / (run.rounds - 1)
+
+    def mean_regret(policy: str) -> float:
+        return float(regrets[policy].mean())
+
+    best = min(regrets, key=mean_regret)
+    return best, regrets[best]
 
 
 class _Interior(NamedTuple):
@@ -141,7 +153,7 @@ def judge_growth_with_time(
         world: the problem in that setting.
     """
     run = recorded.run
-    rounds = thinned(run.rounds, log=True)
+    rounds = spaced_rounds(run.rounds, log=True)
     for policy in run.policies:
         order = _order_of(recorded, policy, index, world)
         if order is None:
@@ -154,12 +166,14 @@ def judge_growth_with_time(
             nu=smoothness_of(world),
         )
         # Õ leaves out logarithms; that of the widths is the largest of them.
-        schedule = SrinivasFinite(arms=len(world.offer(1).arms), delta=_DELTA)
-        widths = np.array([schedule.width(int(step), float) for step in rounds])
-        allowed = growth_of(Curve(rounds, rate * widths))
+        arms = len(world.offer(1).arms)
+        schedule = SrinivasFinite(arms=arms, delta=_DELTA)
+        widths = [schedule.width(int(step), float) for step in rounds]
+        allowed = growth_of(Curve(rounds, rate * np.array(widths)))
         plain = growth_of(Curve(rounds, rate))
-        sums = run.cumulative(policy, index)[:, rounds - 1].astype(np.float64)
-        exponents = np.array([growth_of(Curve(rounds, totals)) for totals in sums])
+        sums = run.cumulative(policy, index)[:, rounds - 1]
+        curves = [Curve(rounds, totals) for totals in sums.astype(np.float64)]
+        exponents = np.array([growth_of(curve) for curve in curves])
         margin = Margin(policy, allowed - exponents, 1.0)
         evidence = (
             f"{recorded.where(index)}{policy}: regret grows like T^p with p = {mean_text(exponents)} "
@@ -223,18 +237,22 @@ def _judge_exponents(
 ) -> Verdict:
     run = recorded.run
     nu = smoothness_of(world)
-    rates = [
-        float(rate_drift(run.rounds, drift, order, dimension=world.dimension, nu=nu))
-        for drift in drifts
-    ]
-    totals = np.stack(
-        [run.cumulative(policy, index)[:, -1].astype(np.float64) for index in settings]
-    )
+    rates = []
+    for drift in drifts:
+        rate = rate_drift(run.rounds, drift, order, dimension=world.dimension, nu=nu)
+        rates.append(float(rate))
+    totals_by_setting = []
+    for index in settings:
+        totals_at_end = run.cumulative(policy, index)[:, -1]
+        totals_by_setting.append(totals_at_end.astype(np.float64))
+    totals = np.stack(totals_by_setting)  # (settings, seeds)
     (allowed,) = _slopes(drifts, np.array(rates)[:, None])
     exponents = _slopes(drifts, totals)
     margin = Margin(policy, exponents - allowed, 1.0)
+    mean_totals = totals.mean(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):  # where there was no regret
-        steps = np.diff(np.log(totals.mean(axis=1))) / np.diff(np.log(drifts))
+        rises = np.diff(np.log(mean_totals))
+        steps = rises / np.diff(np.log(drifts))
     between = ", ".join(f"{step:.3g}" for step in steps)
     drifts_text = ", ".join(f"{drift:g}" for drift in drifts)
     evidence = (
@@ -253,5 +271,7 @@ def _slopes(drifts: Floats, totals: Floats) -> Floats:
     """Least-squares slopes of ln(total) over ln ε, one for each column of totals (settings, n)."""
     log_drifts = np.log(drifts)
     centred = log_drifts - log_drifts.mean()
+    squares = centred @ centred
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(centred @ np.log(totals) / (centred @ centred))
+        products = centred @ np.log(totals)
+    return np.asarray(products / squares)

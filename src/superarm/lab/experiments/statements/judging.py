@@ -44,6 +44,21 @@ def word_of_share(share: float, rounding: float = ROUNDING) -> Word:
     return word_if(share <= 1.0 + rounding)
 
 
+def share_of(used: float, allowed: float) -> float:
+    """How much was used of what is allowed; where nothing is allowed, 0 or infinity.
+
+    Args:
+        used: what was used.
+        allowed: what is allowed, 0 or more.
+
+    >>> share_of(1.0, 4.0), share_of(0.0, 0.0), share_of(1.0, 0.0)
+    (0.25, 0.0, inf)
+    """
+    if allowed > 0.0 or math.isnan(used) or math.isnan(allowed):
+        return used / allowed if allowed else math.nan
+    return 0.0 if used <= 0.0 else math.inf
+
+
 def word_of_margin(margin: Margin, sharing: Sharing) -> Word:
     """The verdict on a statement about a mean, by the rules of claims.
 
@@ -94,7 +109,10 @@ def failure_tails(failures: int, trials: int, delta: float) -> FailureTails:
     from scipy.special import bdtr, bdtrc
 
     as_few = float(bdtr(failures, trials, delta))
-    as_many = float(bdtrc(failures - 1, trials, delta)) if failures else 1.0
+    as_many = 1.0
+    if failures:
+        fewer = failures - 1
+        as_many = float(bdtrc(fewer, trials, delta))
     return FailureTails(as_few, as_many)
 
 
@@ -133,3 +151,17 @@ def few_seeds_text(run: Run) -> str:
     if seeds >= LEAST_SEEDS:
         return ""
     return f"; undecided: {count_text(seeds, 'seed')} cannot decide, {LEAST_SEEDS} or more can"
+
+
+def too_few_text(word: Word, failures: int, delta: float) -> str:
+    """How many seeds without a failure would decide; empty where that is no help.
+
+    Args:
+        word: the verdict.
+        failures: in how many seeds the statement failed.
+        delta: δ, in (0, 1).
+    """
+    if word != "undecided" or failures:
+        return ""
+    needed = trials_needed(delta)
+    return f"; too few seeds to decide, {needed} without a failure would"

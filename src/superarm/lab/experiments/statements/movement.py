@@ -123,7 +123,11 @@ def _learning(
     yield _shrinking(cells, H)
     yield from _stale_variances(cells, H)
     yield _expected_variances(cells, H, delta)
-    worst = max(cell.stds / math.sqrt(world.horizon * cell.expected) for cell in cells)
+    shares = []
+    for cell in cells:
+        allowed = math.sqrt(world.horizon * cell.expected)
+        shares.append(cell.stds / allowed)
+    worst = max(shares)
     yield Verdict(
         "Eqs. 58 to 60: Σ⟨σ_m, l(z)⟩ ≤ √(NH Σ⟨σ²_m, l(z)⟩)",
         word_of_share(worst),
@@ -179,9 +183,10 @@ def _stale_variances(cells: list[ReplayedCell], H: int) -> Iterator[Verdict]:
         word_of_share(max(derived)),
         f"at most {max(derived):.3g} of what is allowed",
     )
-    printed = [
-        cell.stale / (2.0 * _exp(cell.gamma[H]) * cell.information) for cell in cells
-    ]
+    printed = []
+    for cell in cells:
+        allowed = 2.0 * _exp(cell.gamma[H]) * cell.information
+        printed.append(cell.stale / allowed)
     yield Verdict(
         "Eq. 56, as printed: Σσ²_m ≤ 2 exp(γ_H)γ_{HN}, with the information gained for γ_{HN} (in "
         "general it does not hold)",
@@ -306,8 +311,11 @@ def _largest_cost(recorded: RecordedRun, seed: int, index: int) -> float:
     """The largest f in any round of a cell."""
     world = recorded.world(seed, index)
     assert isinstance(world, MovementProblem)
-    steps = range(1, world.horizon + 1)
-    return max(float(np.max(world.means(world.offer(step)))) for step in steps)
+    largest = -math.inf
+    for step in range(1, world.horizon + 1):
+        means = world.means(world.offer(step))
+        largest = max(largest, float(np.max(means)))
+    return largest
 
 
 def _with_probability(

@@ -153,14 +153,17 @@ class _Replay:
         cell = self.cell
         assert decision.carry is not None
         mean = decision.carry.array("distribution")
+        rule = self.policy.rule
         rng = np.random.default_rng(0)  # lower bounds are not random
-        costs = -self.policy.rule.desirability(belief.negated(), offer.step, rng)
+        costs = -rule.desirability(belief.negated(), offer.step, rng)
         if self.policy.clip:
             costs = np.maximum(costs, 0.0)
         self._rounds.append(_Round(costs, mean))
         variances = belief.std**2
-        cell.expected += float(variances @ mean) / cell.unit
-        cell.stds += float(belief.std @ mean) / math.sqrt(cell.unit)
+        expected_variance = float(variances @ mean)
+        cell.expected += expected_variance / cell.unit
+        expected_std = float(belief.std @ mean)
+        cell.stds += expected_std / math.sqrt(cell.unit)
 
     def _compare_variances(self, stale: float, current: float) -> None:
         """Eqs. 51 to 53, by σ²_m and σ²_{h,m} of the action that was taken."""
@@ -205,7 +208,8 @@ class _Replay:
         )
         width = schedule.width(offer.step, lambda _: self.cell.information)
         errors = np.abs(mean - self.world.means(offer))
-        share = float(np.max(errors / (width * std)))
+        allowed = width * std
+        share = float(np.max(errors / allowed))
         self.cell.band = max(self.cell.band, share)
 
     def end_episode(self) -> None:
@@ -222,24 +226,31 @@ class _Replay:
     def _compare_service(self, costs: Floats, means: Floats) -> None:
         """Eq. 38 on the tree, and as printed."""
         cell = self.cell
+        tree = self.tree
+        start = self._start
         served = float(np.sum(costs * means))
-        constant = theory.service_constant(self.tree, self.policy.kappa)
-        distances = constant * self.tree.distances
+        constant = theory.service_constant(tree, self.policy.kappa)
+        distances = constant * tree.distances
         tree_metric = MatrixMetric(distances=distances, repair=True)
-        allowed = offline_optimum(costs, tree_metric, self._start).total
-        cell.service = max(cell.service, served - allowed)
-        optimum = offline_optimum(costs, self.world.metric, self._start).total
-        cell.service_printed = max(cell.service_printed, served - optimum)
-        size = float(np.abs(costs).max()) * len(costs)
+        allowed = offline_optimum(costs, tree_metric, start)
+        excess = served - allowed.total
+        cell.service = max(cell.service, excess)
+        optimum = offline_optimum(costs, self.world.metric, start)
+        excess_as_printed = served - optimum.total
+        cell.service_printed = max(cell.service_printed, excess_as_printed)
+        largest_cost = float(np.abs(costs).max())
+        size = largest_cost * len(costs)
         cell.service_size = max(cell.service_size, size)
 
     def _compare_movement(self, costs: Floats, means: Floats) -> None:
         """Eq. 13 on the tree, with costs before the step."""
         cell = self.cell
         tree = self.tree
-        at_start = np.eye(len(tree))[self._start]
+        at_start = np.zeros(len(tree))
+        at_start[self._start] = 1.0
         means_before = np.vstack([at_start, means[:-1]])  # (H, n)
-        raised_costs = costs - costs.min(axis=1, keepdims=True)
+        least_costs = costs.min(axis=1, keepdims=True)
+        raised_costs = costs - least_costs
         hit = float(np.sum(raised_costs * means_before))
         moved = sum(map(tree.distance, means_before, means))
         constants = theory.movement_constants(tree, self.policy.kappa)

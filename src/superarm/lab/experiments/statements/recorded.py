@@ -76,13 +76,12 @@ class RecordedRun:
         }
         experiment = Experiment.from_mapping(data, str(run.directory))
         recorded = cls(run=run, experiment=experiment)
-        recorded._check_roads()
+        recorded.in_setting(0)  # raises for what cannot be replayed
         return recorded
 
-    def _check_roads(self) -> None:
+    def _check_roads(self, problem: Mapping[str, Any], setting_index: int) -> None:
         """Refuse a generated city that is far larger than the one that was recorded."""
-        problem = self.in_setting(0).problem
-        roads = self.run.road_map(0)
+        roads = self.run.road_map(setting_index)
         is_city = problem.get("network") in (None, "city")
         if roads is None or not is_city or problem.get("route") is not None:
             return
@@ -106,7 +105,9 @@ class RecordedRun:
             experiment = self.experiment.with_setting(setting)
             problem = dict(experiment.problem)
             problem.pop("cache", None)
-            self._by_setting[setting_index] = replace(experiment, problem=problem)
+            self._check_roads(problem, setting_index)
+            uncached = replace(experiment, problem=problem)
+            self._by_setting[setting_index] = uncached
         return self._by_setting[setting_index]
 
     def world(self, seed: int, setting_index: int = 0) -> World:
@@ -116,9 +117,8 @@ class RecordedRun:
             seed: of the cell.
             setting_index: of the cell.
         """
-        return self.in_setting(setting_index).build_problem(
-            seed=seed, horizon=self.run.rounds
-        )
+        experiment = self.in_setting(setting_index)
+        return experiment.build_problem(seed=seed, horizon=self.run.rounds)
 
     def algorithm(self, policy: str) -> str:
         """The registered name behind a policy's name in this run.
@@ -136,8 +136,10 @@ class RecordedRun:
             policy: its name in the run.
             setting_index: of the setting.
         """
-        table = self.in_setting(setting_index).policies.get(policy, {})
-        defaults = parameters_of("policy", self.algorithm(policy))
+        experiment = self.in_setting(setting_index)
+        table = experiment.policies.get(policy, {})
+        algorithm = self.algorithm(policy)
+        defaults = parameters_of("policy", algorithm)
         return {**defaults, **table}
 
     def is_modified(self, policy: str, setting_index: int = 0) -> bool:
@@ -211,5 +213,7 @@ def _with_assumes(
         table: a policy's table, or a setting.
         owners: what precedes the key: "" in a policy's table, "POLICY." in a setting.
     """
-    current_keys = {f"{owner}{FORMER_ASSUMES}": f"{owner}assumes" for owner in owners}
+    current_keys = {}
+    for owner in owners:
+        current_keys[f"{owner}{FORMER_ASSUMES}"] = f"{owner}assumes"
     return {current_keys.get(key, key): value for key, value in table.items()}

@@ -73,9 +73,10 @@ def sudden_changes(readings: Floats) -> list[int]:
     has_rounds_before = rounds > _AFTER
     has_rounds_after = rounds + _AFTER <= last_round
     usable = has_rounds_before & has_rounds_after & (drops > 0.0)
-    count = max(_FEWEST, math.ceil(_SUDDEN * last_round))
+    usable_rounds = rounds[usable]
     largest_first = np.argsort(-drops[usable], kind="stable")
-    sudden = rounds[usable][largest_first[:count]]
+    count = max(_FEWEST, math.ceil(_SUDDEN * last_round))
+    sudden = usable_rounds[largest_first[:count]]
     return sorted(int(step) for step in sudden)
 
 
@@ -129,8 +130,11 @@ def _regret_around(
     after = []
     for step in changes:
         column = step - 1
+        next_column = column + 1
         rounds_before = regrets[:, column - _AFTER : column]
-        rounds_after = regrets[:, column + 1 : column + 1 + _AFTER]
+        rounds_after = regrets[:, next_column : next_column + _AFTER]
         before.append(rounds_before.mean(axis=1))
         after.append(rounds_after.mean(axis=1))
-    return _RegretAround(np.mean(before, axis=0), np.mean(after, axis=0))
+    mean_before = np.mean(before, axis=0)
+    mean_after = np.mean(after, axis=0)
+    return _RegretAround(mean_before, mean_after)

@@ -9,11 +9,12 @@ from superarm.lab.experiments.statements import RecordedRun
 from superarm.lab.results.bounds import Bound, RegretBounds
 from superarm.lab.simulation import Run
 
+from .bayesian import bayesian_bound, is_bayesian
 from .cases import NO_THEOREM, BoundInputs, NoBoundError, Options
 from .drifting import DRIFT_NOTE, DRIFT_POLICIES, drift_bound, drift_order
 from .high_probability import THEOREMS, by_theorem
 from .movement import TREE_POLICIES, movement_bound
-from .rates import rate_table
+from .rates import bayesian_rate_table, rate_table
 from .routes import ROUTE_NOTE, ROUTE_POLICIES, route_bound
 
 
@@ -43,7 +44,10 @@ def regret_bounds(run: Run) -> RegretBounds:
         if name in DRIFT_POLICIES:
             note = DRIFT_NOTE
             orders |= drift_order(shared, policy, name, options)
-    return RegretBounds(drawn, missing, note, rate_table(shared), orders)
+    rates = rate_table(shared)
+    if note == ROUTE_NOTE:
+        rates = bayesian_rate_table(shared)
+    return RegretBounds(drawn, missing, note, rates, orders)
 
 
 def _check_covered(shared: BoundInputs, options: Options) -> None:
@@ -64,6 +68,8 @@ def _check_covered(shared: BoundInputs, options: Options) -> None:
 
 def _bound(shared: BoundInputs, policy: str, name: str, options: Options) -> Bound:
     """The bound of the policy's algorithm."""
+    if is_bayesian(shared, name, options):
+        return bayesian_bound(shared, name, options)
     if name in THEOREMS:
         return by_theorem(shared, policy, name, options)
     if name in ROUTE_POLICIES:

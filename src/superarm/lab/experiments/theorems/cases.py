@@ -46,7 +46,11 @@ def run_budget(run: Run, policy: str) -> int:
         run: a finished run.
         policy: its name in the run.
     """
-    return max(int(run.choices(policy, 0, seed).shape[1]) for seed in run.seeds)
+    most = 0
+    for seed in run.seeds:
+        choices = run.choices(policy, 0, seed)  # (T, most arms)
+        most = max(most, int(choices.shape[1]))
+    return most
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,7 +69,8 @@ class BoundInputs:
     def rounds(self) -> Floats:
         """Where bounds are drawn."""
         spaced = np.geomspace(1, self.run.rounds, _POINTS)
-        return np.unique(spaced.astype(np.intp)).astype(np.float64)
+        rounds = np.unique(spaced.astype(np.intp))
+        return rounds.astype(np.float64)
 
     @cached_property
     def world(self) -> World:
@@ -100,11 +105,12 @@ class BoundInputs:
         # The theorem's K is the most arms that a route may have; the longest driven stands in.
         budget = max(run_budget(run, policy) for policy in run.policies)
         eigenvalue = theory.prior_eigenvalue_bound(model.kernel, model.arms, budget)
+        variances = model.kernel.diag(model.arms)
         return {
             "gamma": self.growth(run.rounds * budget),
             "arms": len(model.arms),
             "budget": budget,
             "noise_variance": model.noise_variance,
             "largest_eigenvalue": eigenvalue.value,
-            "largest_variance": float(np.max(model.kernel.diag(model.arms))),
+            "largest_variance": float(np.max(variances)),
         }

@@ -111,7 +111,8 @@ def drift_order(
     rate = theory.rate_drift(
         shared.rounds, world.epsilon, algorithm, dimension=world.dimension, nu=nu
     )
-    end = float(shared.run.cumulative(policy, 0)[:, -1].mean())
+    totals = shared.run.cumulative(policy, 0)[:, -1]
+    end = float(totals.mean())
     scaled_rate = rate * end / (float(rate[-1]) or 1.0)
     text = "The order of Corollary 4.1, without logarithms, scaled to end where the regret does"
     label = f"order of Corollary 4.1, {policy}"

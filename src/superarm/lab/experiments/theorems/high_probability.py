@@ -14,6 +14,7 @@ from superarm.lab import theory
 from superarm.lab.experiments.statements.judging import EXACT_POSTERIORS
 from superarm.lab.problems import Codependency
 from superarm.lab.results.bounds import Bound
+from superarm.lab.results.formats import significant
 from superarm.models import Model
 from superarm.models.worlds import World
 from superarm.policies.published import gamma_for
@@ -167,7 +168,7 @@ def _gp_ts(rounds: Floats, case: _Case) -> Floats:
         noise,
         case.options["delta"],
         lipschitz=lipschitz,
-        side=float(np.ptp(case.features, axis=0).max()),
+        side=_side_of_cube(case),
         dimension=case.features.shape[1],
     )
 
@@ -254,7 +255,26 @@ def _unmet_in_rkhs(name: str, case: _Case) -> Iterator[str]:
     ):
         yield f"learners with λ = 1 + 2/T (here λ = {noise_variance:.3g})"
     if name == "gp-ts" and case.options["decision_set"] == "all":
-        yield "samples on the grids D_t of section 4.2 (here on all arms)"
+        largest = significant(_largest_grid(case))
+        arms = len(case.features)
+        yield f"samples on the grids D_t of section 4.2, of up to {largest} points (here on all {arms} arms)"
+
+
+def _largest_grid(case: _Case) -> float:
+    """|D_T| of section 4.2, in the cube that holds the arms."""
+    size = theory.discretisation_size(
+        case.model.horizon,
+        case.norm_bound,
+        lipschitz_of_kernel(case.model.kernel),
+        _side_of_cube(case),
+        case.features.shape[1],
+    )
+    return float(size)
+
+
+def _side_of_cube(case: _Case) -> float:
+    """r, of the smallest cube that holds the arms."""
+    return float(np.ptp(case.features, axis=0).max())
 
 
 _KERNELIZED = "“On Kernelized Multi-armed Bandits” (2017)"

@@ -47,17 +47,10 @@ def movement_bound(
     model = world.model
     if model.gain is None:
         raise NoBoundError(f"the model names no growth rate for γ. {competitive}")
-    largest = float(np.max(model.kernel.diag(world.offer(1).arms.features)))
+    features = world.offer(1).arms.features
+    largest = float(np.max(model.kernel.diag(features)))
     if model.norm_bound is None or model.noise_bound is None or largest > 1.0:
-        growth = cast(Gamma, gamma_for(model, "growth"))
-        rate = theory.movement_rate(rounds, growth)
-        end = float(run.cumulative(policy, 0)[:, -1].mean())
-        scaled_rate = rate * end / (rate[-1] or 1.0)
-        text = (
-            f"The order of Theorem 1 of {_MOVEMENT}, scaled to end where the regret does, because the "
-            f"problem does not state B and σ with k ≤ 1. {competitive}"
-        )
-        return Bound("order of Theorem 1, scaled", rounds, scaled_rate, text)
+        return _scaled_order(shared, policy, competitive)
     H = world.span
     psi = float(world.metric.distances.max())
     norm = model.norm_bound
@@ -92,6 +85,21 @@ def movement_bound(
     return Bound("Theorem 1, or all costs", rounds, bound, text)
 
 
+def _scaled_order(shared: BoundInputs, policy: str, competitive: str) -> Bound:
+    """The order of Theorem 1, where its constants are not known."""
+    rounds = shared.rounds
+    growth = cast(Gamma, gamma_for(shared.world.model, "growth"))
+    rate = theory.movement_rate(rounds, growth)
+    totals = shared.run.cumulative(policy, 0)[:, -1]
+    end = float(totals.mean())
+    scaled_rate = rate * end / (rate[-1] or 1.0)
+    text = (
+        f"The order of Theorem 1 of {_MOVEMENT}, scaled to end where the regret does, because the "
+        f"problem does not state B and σ with k ≤ 1. {competitive}"
+    )
+    return Bound("order of Theorem 1, scaled", rounds, scaled_rate, text)
+
+
 def _unmet(options: Options) -> str:
     """What Theorem 1 needs and the policy does not have, as a sentence."""
     unmet = []
@@ -117,7 +125,8 @@ def _gamma_bound(world: MovementProblem, count: int, episode: int) -> Gamma:
     for step in range(1, world.horizon + 1):
         arms = world.offer(step).arms
         features_by_arms[id(arms)] = arms.features
-    candidates = np.unique(np.concatenate(list(features_by_arms.values())), axis=0)
+    offered = np.concatenate(list(features_by_arms.values()))
+    candidates = np.unique(offered, axis=0)
     model = world.model
     work = float(count) ** 2 * len(candidates)
     span = count if work <= _MOST_GREEDY else episode
@@ -137,7 +146,8 @@ def _gamma_bound(world: MovementProblem, count: int, episode: int) -> Gamma:
 
 def _competitive(run: Run, policy: str, world: MovementProblem) -> str:
     """Service and movement of every span beside the cheapest way through it, as a sentence."""
-    last_rounds = np.append(np.arange(world.span, run.rounds, world.span), run.rounds)
+    span = world.span
+    last_rounds = np.append(np.arange(span, run.rounds, span), run.rounds)
 
     def sums_of_spans(metric: str) -> Floats:
         """What a metric adds up to in each span, (seeds, spans)."""
@@ -150,15 +160,18 @@ def _competitive(run: Run, policy: str, world: MovementProblem) -> str:
     optimum = total - sums_of_spans("regret")
     if not optimum.sum() > 0.0:
         return "Eqs. 12 and 13 compare with the cheapest way, which costs nothing here"
+    optimum_sum = optimum.sum()
+    served = significant(float(service.sum() / optimum_sum))
+    moved = significant(float(movement.sum() / optimum_sum))
+    alpha = float(total.sum() / optimum_sum)
     excess = service - optimum
-    served = significant(float(service.sum() / optimum.sum()))
     mean = significant(float(excess.mean()))
     most = significant(float(excess.max()))
-    moved = significant(float(movement.sum() / optimum.sum()))
-    limit = float(np.log(len(world.metric))) ** 2
-    alpha = float(total.sum() / optimum.sum())
+    log_actions = float(np.log(len(world.metric)))
+    limit = log_actions**2
     costly = optimum > 0.0
-    largest = float((total[costly] / optimum[costly]).max())
+    ratios = total[costly] / optimum[costly]
+    largest = float(ratios.max())
     return (
         f"Eqs. 12 and 13, from one given start to the next ({count_text(optimum.size, 'time')}): in "
         f"total, service costs {served} times as much as the offline optimum, which is a difference of "

@@ -35,18 +35,22 @@ def route_bound(shared: BoundInputs, policy: str, name: str, options: Options) -
     obstacle = next(_obstacles(shared.experiment.problem, name, options), None)
     if obstacle is not None:
         raise NoBoundError(obstacle)
+    run = shared.run
     arms = shared.on_routes["arms"]
-    steps = range(1, shared.run.rounds + 1)
-    # Thompson sampling has no widths, and takes those of GP-UCB in the analysis.
-    schedule = schedule_of(shared.run, policy, 0, arms) or BayesianGPUCB(arms=arms)
-    widths = np.array([schedule.width(step, lambda count: 0.0) for step in steps])
+    schedule = schedule_of(run, policy, 0, arms)
+    if schedule is None:
+        # Thompson sampling has no widths, and takes those of GP-UCB in the analysis.
+        schedule = BayesianGPUCB(arms=arms)
+    steps = range(1, run.rounds + 1)
+    widths = [schedule.width(step, lambda count: 0.0) for step in steps]
     values = theory.bayesian_regret_bound_of_widths(
         widths, rectified=True, **shared.on_routes
     )
     whose = "the widths of GP-UCB" if name == "route-ts" else "its own widths"
     text = f"ours, with {whose}; Theorem 3.2 itself gives no bound because "
     text += _why_not_theorem(name, options)
-    drawn = values[shared.rounds.astype(np.intp) - 1]
+    last_rounds = shared.rounds.astype(np.intp)
+    drawn = values[last_rounds - 1]
     return Bound(f"bound of {policy}", shared.rounds, drawn, text)
 
 

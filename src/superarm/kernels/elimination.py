@@ -1,0 +1,199 @@
+"""The order in which the columns of a sparse symmetric matrix are eliminated.
+
+Notation
+
+=============  =====================================================================
+``L``          (n, n), the sparse factor of a matrix of the same pattern
+``reach``      (n,), the entries of every column of ``L`` below the diagonal
+``parents``    (n,), the elimination tree: the first of these rows, or the root n
+front          a few columns eliminated together, and the rows their factor reaches
+=============  =====================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Ints
+from superarm.core.errors import NotPositiveDefiniteError
+
+# Subtrees of at most so many columns become one front: dense work is cheaper than small steps.
+_LEAF = 24
+_PADDING = 0.3  # share of explicit zeros up to which a front joins its parent
+NO_FRONT = -1  # the parent of a front that has none
+
+
+class Front(NamedTuple):
+    """Columns ``start`` … ``stop − 1`` and the later rows that they reach."""
+
+    start: int
+    stop: int
+    rows: Ints
+    parent: int  # number of the parent's front, or ``NO_FRONT``
+
+
+class Elimination(NamedTuple):
+    """How the columns of a sparse symmetric matrix are eliminated."""
+
+    order: Ints  # (n,), the old number of every new one
+    fronts: list[Front]  # children come before their parents
+
+
+def plan_elimination(matrix: Any) -> Elimination:
+    """Order and fronts for the pattern of a sparse symmetric matrix."""
+    from scipy.sparse import csc_array
+
+    n = matrix.shape[0]
+    pattern = _without_cancellation(matrix)
+    factor = factorise(pattern)
+    L = csc_array(factor.L)
+    L.sort_indices()
+    reach = np.diff(L.indptr) - 1  # entries below the diagonal
+    parents = _elimination_tree(L, reach)
+    post = _postorder(parents)  # new number → position in the factor's order
+    new = np.empty(n + 1, dtype=np.intp)
+    new[post] = np.arange(n)
+    new[n] = n
+    factor_order = np.argsort(factor.perm_c)
+    new_parents = new[parents[post]]
+    fronts = _fronts(L, reach, new_parents, post, new)
+    return Elimination(factor_order[post], fronts)
+
+
+def _elimination_tree(L: Any, reach: Ints) -> Ints:
+    """The parent of every column: its first row below the diagonal, or the root n above all."""
+    n = len(reach)
+    parents = np.full(n, n, dtype=np.intp)
+    inner = reach > 0
+    starts = L.indptr[:-1]
+    first_entries = starts[inner] + 1
+    parents[inner] = L.indices[first_entries]
+    return parents
+
+
+def factorise(matrix: Any) -> Any:
+    """SuperLU of a symmetric matrix, ordered as such and pivoted on its diagonal."""
+    from scipy.sparse.linalg import splu
+
+    symmetric: Any = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
+    try:
+        return splu(matrix, diag_pivot_thresh=0.0, **symmetric)
+    except RuntimeError as error:  # "Factor is exactly singular"
+        message = "the shifted Laplacian is singular to working precision; use a smaller kappa"
+        raise NotPositiveDefiniteError(message) from error
+
+
+def _without_cancellation(matrix: Any) -> Any:
+    """A matrix of the same pattern whose factor shows all its fill: no two terms can cancel."""
+    from scipy.sparse import csc_array, diags_array
+
+    # Its index arrays are copies: nothing of the caller's is touched.
+    entries = matrix.tocoo()
+    rows, columns = entries.coords
+    off_diagonal = (rows != columns) & (entries.data != 0.0)
+    rows = rows[off_diagonal]
+    columns = columns[off_diagonal]
+    values = np.ones(len(rows))
+    ones = csc_array((values, (rows, columns)), shape=matrix.shape)
+    ones.data[:] = 1.0  # repeated entries were added up
+    degree: Ints = np.ravel(ones.sum(axis=0))
+    diagonal = diags_array(1.0 + degree)
+    return (diagonal - ones).tocsc()
+
+
+def _postorder(parents: Ints) -> Ints:
+    """Nodes such that every subtree is contiguous and ends with its top."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import depth_first_order
+
+    n = len(parents)
+    size = n + 1
+    children = np.arange(n)
+    values = np.ones(n)
+    tree = csr_array((values, (parents, children)), shape=(size, size))
+    preorder = depth_first_order(tree, n, return_predecessors=False)
+    backwards = preorder[:0:-1]  # without the root n
+    return np.asarray(backwards, dtype=np.intp)
+
+
+def _fronts(L: Any, reach: Ints, parents: Ints, post: Ints, new: Ints) -> list[Front]:
+    """The fronts of a factor in postorder."""
+    n = len(parents)
+    ordered_reach = reach[post]
+    starts = _front_starts(parents.tolist(), ordered_reach.tolist())
+    stops = [*starts[1:], n]
+    widths = np.subtract(stops, starts)
+    numbers = np.arange(len(starts))
+    front_of = np.repeat(numbers, widths)
+    fronts = []
+    for start, stop in zip(starts, stops, strict=True):
+        # All earlier columns of the front reach the rows of its last one too.
+        last = stop - 1
+        old_last = int(post[last])
+        first_below = L.indptr[old_last] + 1
+        end = L.indptr[old_last + 1]
+        below = L.indices[first_below:end]
+        rows = np.sort(new[below])
+        above = parents[last]
+        parent = NO_FRONT
+        if above < n:
+            parent = int(front_of[above])
+        fronts.append(Front(start, stop, rows, parent))
+    return fronts
+
+
+def _front_starts(parents: list[int], reach: list[int]) -> list[int]:
+    """First columns of the fronts: small subtrees as one, then parents that pad little.
+
+    ``reach`` counts the rows of each column below the diagonal.
+    """
+    n = len(parents)
+    starts: list[int] = []
+    filled: list[int] = []  # entries that the columns of each front have by themselves
+    counts = _subtree_sizes(parents)
+    column = 0
+    while column < n:
+        top = _leaf_top(column, parents, counts)
+        following = top + 1
+        below = sum(reach[column:following])
+        starts.append(column)
+        filled.append(below + following - column)
+        while len(starts) > 1:
+            previous_last = starts[-1] - 1
+            if parents[previous_last] > top:
+                break  # the front before is no child of this one
+            width = following - starts[-2]
+            triangle = width * (width + 1) // 2
+            area = triangle + width * reach[top]
+            joint = filled[-2] + filled[-1]
+            if joint < (1.0 - _PADDING) * area:
+                break
+            starts.pop()
+            filled[-2:] = [joint]
+        column = following
+    return starts
+
+
+def _subtree_sizes(parents: list[int]) -> list[int]:
+    """The number of columns in the subtree of each column, and of all under the root."""
+    n = len(parents)
+    counts = [1] * (n + 1)
+    for column, parent in enumerate(parents):
+        counts[parent] += counts[column]
+    return counts
+
+
+def _leaf_top(column: int, parents: list[int], counts: list[int]) -> int:
+    """The top of the largest small subtree that begins at this column."""
+    n = len(parents)
+    top = column
+    while True:
+        above = parents[top]
+        if above >= n:
+            return top
+        width = above - column + 1
+        if counts[above] > min(_LEAF, width):
+            return top
+        top = above

@@ -1,0 +1,277 @@
+"""Faulty logs: which are rejected, which warn, and which are learned."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bench import wronglogs as wrong
+
+from superarm.core.errors import InputError, StateError
+from superarm.roads.energy import Vehicle
+from superarm.roads.fleets import LoggedTrip, TripSection, learn_trips
+from superarm.roads.fleets.checks import check_log
+from superarm.roads.fleets.metering import gaps_between
+from superarm.roads.fleets.shifts import Evidence, evidence
+from superarm.roads.fleets.trip_energies import Energies, Ratio, typical_ratio
+from superarm.roads.routing import Router
+
+
+@pytest.fixture(scope="module")
+def city() -> wrong.City:
+    """Sixteen trips of four vehicles in a hilly city."""
+    return wrong.drive("city", 16, 1, edges=400)
+
+
+def of_city(city: wrong.City, reading: str) -> list[LoggedTrip]:
+    return [trip for trips in city.trips[reading].values() for trip in trips]
+
+
+def reported(city: wrong.City, log: list[LoggedTrip], **options: Any) -> str:
+    """The diagnosis by ``learn``: its error, or its warnings and rejections."""
+    try:
+        lesson = learn_trips(city.graph, log, vehicles=city.fleet, refit=0, **options)
+    except InputError as error:
+        return f"refused: {error}"
+    return " ".join([*lesson.warnings, *lesson.refused.values()])
+
+
+TABLE = {  # the log, its reading: a pattern for the diagnosis
+    ("right", "rest"): "",
+    ("right", "raw"): "",
+    ("right", "total"): "",
+    ("all in kWh", "raw"): "refused: .*used 0.0011? times.*energy_kwh",
+    (
+        "one vehicle in kWh",
+        "rest",
+    ): "^vehicle 'van-.' was refused: .*energy_kwh.*--accept-unlikely",
+    ("all in joules", "total"): "refused: .*divide them by 3600",
+    ("sign flipped", "rest"): "refused: .*positive where the battery discharges",
+    ("all × 3", "rest"): "refused: .*check the unit",
+    ("all × 0.3", "total"): "refused: .*check the unit",
+    ("one vehicle × 3", "raw"): "^vehicle 'van-.' was refused: .*check the unit",
+    ("one edge late", "rest"): "refused: .*one row late. Move energy_wh one row up",
+    ("one edge late", "raw"): "refused: .*one row late. Move energy_wh one row up",
+    ("one edge early", "rest"): "refused: .*one row early. Move energy_wh one row down",
+    ("edges of the other direction", "rest"): "run backwards",
+    (
+        "trips in the other direction",
+        "rest",
+    ): "refused: .*edge ids of the direction driven",
+    (
+        "rows from goal to start",
+        "rest",
+    ): "run backwards: .*Sort its rows in driving order",
+    ("halves of two trips", "rest"): "jumps .* km from edge .* rename one",
+    ("halves of two trips", "total"): "edges with a gap of .*List all edges",
+}
+
+
+@pytest.mark.parametrize(("name", "reading"), TABLE, ids=str)
+def test_faulty_logs_are_diagnosed(city: wrong.City, name: str, reading: str) -> None:
+    log, _ = wrong.WAYS[name](
+        city.graph, of_city(city, reading), np.random.default_rng(0)
+    )
+    message = reported(city, log)
+    if TABLE[name, reading]:
+        assert re.search(TABLE[name, reading], message), message
+    else:
+        assert message == ""
+
+
+def test_unlikely_logs_are_learned_on_request(city: wrong.City) -> None:
+    log, _ = wrong.WAYS["one edge late"](
+        city.graph, of_city(city, "rest"), np.random.default_rng(0)
+    )
+    lesson = learn_trips(
+        city.graph, log, vehicles=city.fleet, refit=0, accept_unlikely=True
+    )
+    assert lesson.trips == len(log)
+    assert (
+        "was learned, but its log looks wrong: energies fit the previous edge"
+        in lesson.warnings[0]
+    )
+    assert lesson.as_json(city.graph)["warnings"] == list(lesson.warnings)
+
+
+def test_a_trip_that_jumps_is_learned_as_two(city: wrong.City) -> None:
+    one, two = of_city(city, "rest")[:2]
+    sections = (*one.sections[:5], *two.sections[-5:])
+    lesson = learn_trips(
+        city.graph,
+        [replace(one, sections=sections)],
+        vehicles=city.fleet,
+        refit=0,
+        accept_unlikely=True,
+    )
+    assert lesson.trips == 1
+    assert lesson.posterior.trips == 2  # their weather and payload are not the same
+    second = learn_trips(
+        city.graph, [replace(one, sections=sections)], policy=lesson.policy
+    )
+    assert (second.trips, second.known) == (0, 1)
+
+
+def test_the_energy_of_a_section_with_a_hole_is_learned_once(city: wrong.City) -> None:
+    """A hole of more than 500 m, and of less than 5 % of what is driven, is no second trip."""
+    graph, rng = city.graph, np.random.default_rng(0)
+    route = [0]
+    while graph.length[route].sum() < 16_000.0:
+        onward = graph.turns[graph.turns[:, 0] == route[-1], 1]
+        route.append(int(rng.choice(onward)))
+    holes = [
+        route[:first] + route[last:]
+        for first in range(3, len(route) - 12)
+        for last in range(first + 2, first + 12)
+    ]
+    with_hole = next(
+        hole
+        for hole in holes
+        if 500.0 < gaps_between(graph, np.array(hole)).max() < 700.0
+    )
+    vehicle = Vehicle()
+    lengths, speeds = graph.length[with_hole], graph.speed[with_hole]
+    energy = float(vehicle.energy(lengths, speeds, graph.rise[with_hole]).sum())
+    section = TripSection(tuple(graph.ids[edge] for edge in with_hole), energy)
+    trip = LoggedTrip(name="long", sections=(section,))
+    lesson = learn_trips(graph, [trip], energy="net", refit=0)
+    assert lesson.posterior.count == 1
+    assert lesson.warnings == ()
+
+
+def test_edges_missing_from_a_log_by_edge_are_not_an_error(city: wrong.City) -> None:
+    trip = max(of_city(city, "rest"), key=lambda candidate: len(candidate.sections))
+    fewer = replace(trip, sections=trip.sections[:4] + trip.sections[5:])
+    assert reported(city, [fewer]) == ""
+
+
+def energies(metered: Any, model: Any, reverse: Any = None, **options: Any) -> Energies:
+    expected = np.array(model, dtype=float)
+    defaults = {"forecast": float(expected.sum()), "stored": np.zeros(len(expected))}
+    other = expected if reverse is None else np.array(reverse, dtype=float)
+    return Energies(
+        np.array(metered, dtype=float),
+        expected,
+        other,
+        known_vehicle=True,
+        **{**defaults, **options},
+    )
+
+
+def test_evidence_is_the_standardised_sum_of_savings() -> None:
+    """t = Σ D / √ΣD², D = |metered − own| − |metered − other|, by hand."""
+    trip = energies(
+        [5.0, 10.0, 20.0, 5.0, 10.0, 20.0], [10.0, 20.0, 5.0, 10.0, 20.0, 30.0]
+    )
+    own, other = trip.model[1:], trip.model[:-1]
+    D = np.abs(trip.metered[1:] - own) - np.abs(trip.metered[1:] - other)
+    result = evidence([[trip]], [1.0], "late")
+    assert result.t == pytest.approx(D.sum() / np.sqrt(np.square(D).sum()))
+    assert result.better == pytest.approx(
+        D.sum() / np.abs(trip.metered[1:] - own).sum()
+    )
+    assert evidence([[trip]], [1.0], "reversed") == Evidence(
+        0.0, 0.0
+    )  # nothing differs on flat roads
+
+
+def test_t_is_standard_normal_where_neither_explains_energies_better() -> None:
+    """The worst case of a right log: two directions that are equally likely. P(t > 3.5) < 2.4e-4.
+
+    Self-normalised sums of symmetric numbers have lighter tails than a normal (Efron 1969), so that at
+    least so few of 4,000 lie beyond 2.5: 25 expected, and at most 25 + 3·5.
+    """
+    rng = np.random.default_rng(0)
+    model, beyond = np.full(30, 10.0), 0
+    for _ in range(4000):
+        away = rng.normal(0.0, 3.0, 30)
+        trip = energies(model + rng.normal(0.0, 2.0, 30), model + away, model - away)
+        beyond += evidence([[trip]], [1.0], "reversed").t > 2.5
+    assert beyond <= 40
+
+
+def test_ratio_is_robust_to_a_single_error() -> None:
+    model = np.full(10, 20.0)
+    slip = model.copy()
+    slip[3] = 5000.0
+    assert typical_ratio([energies(slip, model)]).value == pytest.approx(1.0)
+    assert typical_ratio([energies(model / 1e3, model)]).value == pytest.approx(1e-3)
+    assert typical_ratio([energies([7000.0], [20.0])]).value == pytest.approx(350.0)
+    downhill = energies([-400.0], [-20.0])
+    assert downhill.ratio is None
+    assert typical_ratio([downhill]).value == 1.0
+    hilly = energies([-80.0, 20.0, 20.0, 20.0], [-40.0, 10.0, 10.0, 10.0])
+    assert hilly.ratio == Ratio(2.0, whole=False)  # of the edges that climb
+    assert typical_ratio([hilly, energies(model, model)]) == Ratio(1.0, whole=True)
+    learned = energies([20.0, 20.0], [10.0, 10.0], forecast=40.0)
+    assert learned.ratio == Ratio(1.0, whole=True)
+    assert check_log([]).everywhere is None
+
+
+def test_two_trips_are_enough_and_each_vehicle_is_its_own() -> None:
+    model = np.linspace(10.0, 40.0, 12)
+    right, kwh = energies(model, model), energies(model / 1e3, model)
+    verdict = check_log(
+        [("a", right), ("a", right), ("b", kwh), ("b", kwh), ("c", right)]
+    )
+    assert verdict.everywhere is None
+    assert verdict.vehicles.keys() == {"b"}
+    assert verdict.vehicles["b"].refused
+    single = check_log([("b", kwh), ("b", kwh)])
+    assert single.everywhere is not None
+    assert "0.001" in single.everywhere
+    unusual = check_log([("d", energies(1.8 * model, model))])
+    assert not unusual.vehicles["d"].refused
+
+
+def test_a_shift_of_all_vehicles_is_found_together() -> None:
+    """One short trip per vehicle is too little evidence."""
+    rng = np.random.default_rng(3)
+    trips = []
+    for number in range(12):
+        model = rng.uniform(5.0, 60.0, 5)
+        trips.append(
+            (f"v{number}", energies(np.roll(model, 1) + rng.normal(0.0, 2.0, 5), model))
+        )
+    assert check_log(trips[:1]).vehicles == {}
+    together = check_log(trips)
+    assert together.everywhere is not None
+    assert "one row late" in together.everywhere
+
+
+def test_faulty_logs_are_faulty_as_named(city: wrong.City) -> None:
+    """The table is about logs that are wrong in the way it names."""
+    log = of_city(city, "rest")
+    late, who = partial(wrong.shifted, by=1)(city.graph, log, np.random.default_rng(0))
+    assert who == {trip.vehicle for trip in log}
+    assert late[0].sections[1] == TripSection(
+        log[0].sections[1].edges, log[0].sections[0].energy
+    )
+
+
+def test_a_negative_forecast_without_descent_is_refused(
+    city: wrong.City, tmp_path: Path
+) -> None:
+    """A state that learned a flipped sign on request."""
+    graph, log = city.graph, of_city(city, "rest")
+    flipped, _ = wrong.WAYS["sign flipped"](graph, log, np.random.default_rng(0))
+    lesson = learn_trips(
+        graph, flipped, vehicles=city.fleet, refit=0, accept_unlikely=True
+    )
+    lesson.policy.save(tmp_path / "fleet.npz")
+
+    def climbed(trip: LoggedTrip) -> float:
+        edges = [
+            graph.number(edge) for section in trip.sections for edge in section.edges
+        ]
+        return float(graph.rise[edges].sum())
+
+    uphill = max(log, key=climbed)
+    router = Router(graph.network, state=tmp_path / "fleet.npz")
+    with pytest.raises(StateError, match="Wh for a route that does not descend"):
+        router.route(uphill.sections[0].edges[0], uphill.sections[-1].edges[-1])
