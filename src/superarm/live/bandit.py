@@ -27,6 +27,7 @@ from superarm.posteriors.fitting import FitResult
 from .arms import ArmId, as_arms
 from .codec import arms_to_bytes, decided_key
 from .events import Event, Kind, digest, encode_body
+from .explain import Explanation, explain
 from .fold import Asked, Fold
 from .journal import BanditRow
 from .log import Log
@@ -338,6 +339,17 @@ class Bandit(Displayable):
             if not isinstance(policy, Forecaster):
                 raise InputError(f"{type(policy).__name__} makes no predictions")
             return policy.beliefs(fold.offer(offered, time=time))
+
+    def explain(self, decision: Answer | str) -> Explanation:
+        """Explain a decision by what was known when it was taken.
+
+        This folds the journal up to the decision: it takes as long as a start without a snapshot.
+
+        Args:
+            decision: The decision, or its id.
+        """
+        decision_id = decision.id if isinstance(decision, Answer) else _as_id(decision)
+        return explain(self._log, decision_id)
 
     def verify(self, report: Callable[[Replay], None] | None = None) -> Replay:
         """Fold the journal from its first event, decide everything again, and compare.

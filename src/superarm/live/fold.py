@@ -48,6 +48,8 @@ class Lesson:
 
     seq: int
     """The number of the event that recorded them."""
+    decision_id: str | None
+    """The decision that was rewarded; ``None`` for history."""
     offer: Offer
     decision: Decision
     feedback: Feedback
@@ -264,14 +266,14 @@ class Fold:
             decision = Decision(
                 step=offer.step, action=None, positions=feedback.positions
             )
-            return Lesson(event.seq, offer, decision, feedback)
+            return Lesson(event.seq, None, offer, decision, feedback)
         asked = self.find(body["decision"])
         if asked is None:
             raise StateError(
                 f"the journal is damaged: it has rewards of decision {body['decision']!r}, "
                 "but not the decision; restore a backup"
             )
-        return Lesson(event.seq, asked.offer, asked.decision, feedback)
+        return Lesson(event.seq, asked.id, asked.offer, asked.decision, feedback)
 
     def lessons(self) -> Iterator[Lesson]:
         """All durable rewards, in the order in which they came."""
