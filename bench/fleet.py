@@ -6,7 +6,7 @@ interrupted goes on. ``python -m bench.fleet FOLDER`` alone prints the tables of
 - *energy*: Wh a trip from the 21st on, above that of the informed prior, driven on the same day; and
   of the first 20. *best driven*: of all routes that anybody drove between two places, the one that
   needed least on those days, over all of them.
-- *coverage*: share of edges and trips inside the 50, 90 and 95 % intervals that were told beforehand.
+- *coverage*: share of edges and trips inside the intervals of ``LEVELS`` that were told beforehand.
 
 With ``--ways`` the cautious learner learns in four ways: twenty vehicles together, each alone, together
 from the energies of whole trips, and together with feedback an hour late. *Error*: root mean square of
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import QUANTILES
+from superarm.core import AT_95, QUANTILES, levels_text
 from superarm.core.registry import build
 from superarm.lab.simulation import simulate
 from superarm.policies.wrapping import wrapped
@@ -134,7 +134,9 @@ def print_ways(folder: Path) -> None:
             early = np.array([seed["early"] for seed in seeds])
             sizes = [np.sqrt(np.mean(errors[where] ** 2)) for where in (early, ~early)]
             shares = [above[where].mean() for where in (early, ~early)]
-            inside = 100 * np.mean(np.abs(score[np.isfinite(score)]) <= QUANTILES[-1])
+            inside = 100 * np.mean(
+                np.abs(score[np.isfinite(score)]) <= QUANTILES[AT_95]
+            )
             print(
                 f"| {name} | {way} | {shares[0]:+.1f} | {shares[1]:+.1f} | {sizes[0]:.1f} | "
                 f"{sizes[1]:.1f} | {inside:.1f} |"
@@ -209,8 +211,8 @@ def print_tables(folder: Path) -> None:
     heads = (
         "city",
         "policy",
-        "edges in 50, 90, 95 %",
-        "trips in 50, 90, 95 %",
+        f"edges in {levels_text()}",
+        f"trips in {levels_text()}",
         "trips",
     )
     print(f"\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")

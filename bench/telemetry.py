@@ -14,7 +14,7 @@ the vehicle. A fleet learns from them in five ways:
 
 Before each trip its net energy is forecast. *Error*: root mean square of the forecasts from the 21st
 trip on, Wh; *raw edges − raw totals*: the mean over seeds, with its standard error. *Coverage*: shares
-of these trips, and of the readings of their edges, inside the 50, 90 and 95 % intervals that were given
+of these trips, and of the readings of their edges, inside the intervals of ``LEVELS`` that were given
 before.
 
 With ``--rest``, trips start and stop at rest: the first speed is paid for on the first edge, and the
@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Ints
+from superarm.core import AT_95, Floats, Ints, levels_text
 from superarm.policies import IndexPolicy
 from superarm.roads.energy import Vehicle
 from superarm.roads.fleets import (
@@ -113,7 +113,7 @@ def forecast(
     found: dict[str, Any] = {
         "error": error,
         "trip": (abs(error) <= std * of_trips).tolist(),
-        "width": 2.0 * std * float(of_trips[-1]),
+        "width": 2.0 * std * float(of_trips[AT_95]),
     }
     return found
 
@@ -181,8 +181,8 @@ def print_tables(folder: Path) -> None:
         cells = (*errors, _paired(seeds), str(len(seeds)), str(trips), f"{share:.1f} %")
         print(f"| {city} | {' | '.join(cells)} |")
     heads = (
-        "trips in 50, 90, 95 %",
-        "edges in 50, 90, 95 %",
+        f"trips in {levels_text()}",
+        f"edges in {levels_text()}",
         "95 % width, Wh",
         "looked wrong, %",
     )

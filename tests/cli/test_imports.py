@@ -195,7 +195,7 @@ def test_modules_in_the_working_folder_are_found(
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("nope.py", "nope.py cannot be imported"),
+        ("nope.py", "nope.py: file not found"),
         ("no.such.module", "for a file give its path, which ends in .py"),
         ("broken.py", "broken.py cannot be imported: ZeroDivisionError"),
         ("leaves.py", "leaves.py cannot be imported: SystemExit"),

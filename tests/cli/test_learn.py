@@ -203,7 +203,7 @@ def test_single_trip_is_reported_in_the_singular(
 ) -> None:
     one = words(town, times(log, 1.0, 1), state="one.npz")
     output = cli(*one, "--vehicles", "vans.toml").out
-    assert "the one trip judged lay inside its 95 % interval" in output
+    assert "coverage: the one trip judged fell inside its 95 % interval" in output
     far = words(town, times(log, 20.0, 1), state="far.npz")
     assert "its only trip used 2" in cli(*far).fails(1)
     accepted = cli(*far, "--accept-unlikely").out
@@ -211,7 +211,7 @@ def test_single_trip_is_reported_in_the_singular(
         "Warning: vehicle 'van-1' was learned, but its log looks wrong: its only trip used 2"
         in accepted
     )
-    assert "the one trip judged lay outside its 95 % interval" in accepted
+    assert "coverage: the one trip judged fell outside its 95 % interval" in accepted
 
 
 def test_routes_are_found_by_it(cli: Command, town: Any, log: Path) -> None:
@@ -263,7 +263,7 @@ def test_routes_are_found_by_it(cli: Command, town: Any, log: Path) -> None:
 def test_for_people(cli: Command, town: Any, graph: LineGraph, log: Path) -> None:
     shown = cli(*words(town, log), "--vehicles", "vans.toml")
     assert shown.code == 0, shown.err
-    assert "learned from 12 trips; 12 trips in all" in shown.out
+    assert "learned 12 trips; the state now has 12 trips on" in shown.out
     assert f"of {len(graph)} edges" in shown.out
     assert "of the last 12 trips" in shown.out
     assert shown.out.endswith("State: fleet.npz\n")
@@ -291,7 +291,7 @@ def test_for_people(cli: Command, town: Any, graph: LineGraph, log: Path) -> Non
     result = cli(*words(town, Path("odd.csv")), "--vehicles", "vans.toml")
     assert result.code == 0, result.err
     result = result.out
-    assert "learned from 1 trip; 13 trips in all" in result
+    assert "learned 1 trip; the state now has 13 trips on" in result
     assert "could not learn 1 trip:\n  " in result
     assert "u4" in result
     assert "nowhere" in result
@@ -435,7 +435,7 @@ def test_later_calls_are_checked_against_the_state(
 
 
 def test_bad_input(cli: Command, town: Any, log: Path) -> None:
-    assert "no such file" in cli(*words(town, Path("none.csv"))).fails(2)
+    assert "file not found" in cli(*words(town, Path("none.csv"))).fails(2)
     Path("bad.csv").write_text("trip,edge,energy_wh\na,-00_10,lots\n")
     assert "line 2" in cli(*words(town, Path("bad.csv"))).fails(1)
     Path("few.toml").write_text("[van-1]\nmass = 2200.0\n")

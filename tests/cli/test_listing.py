@@ -177,7 +177,7 @@ def test_show_an_experiment(cli: Command, tiny: str, tmp_path: Path) -> None:
         ("mattern", "did you mean 'gain/matern' or 'kernel/matern'?"),
         ("navigation/beta", "did you mean 'navigation/betas'?"),
         ("qwertyuiop", "`superarm list` lists them"),
-        ("nope.toml", "there is no file nope.toml"),
+        ("nope.toml", "nope.toml: file not found"),
     ],
 )
 def test_unknown_names_are_rejected(name: str, words: str, cli: Command) -> None:

@@ -490,7 +490,12 @@ def test_report_shows_how_to_reproduce_the_run(cli: Command, run: Path) -> None:
 
 
 def test_no_run_at_all(cli: Command, tiny: str, tmp_path: Path) -> None:
-    assert "there is no directory nowhere" in cli("report", "nowhere").fails(1)
+    assert "nowhere: folder not found" in cli("report", "nowhere").fails(1)
+    Path("run.json").write_text("{}")
+    assert "run.json is a file; pass the run's folder" in cli(
+        "report", "run.json"
+    ).fails(1)
+    assert "is not the description of a run (no schema)" in cli("report", ".").fails(1)
     (tmp_path / "empty").mkdir()
     assert "no run.json" in cli("report", "empty").fails(1)
     assert "tiny.toml" in cli("report", "tiny.toml").fails(1)

@@ -182,7 +182,7 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
             "group of experiments or a figure; `superarm reproduce kernelized` runs it",
         ),
         (("kernelized/1a",), "`superarm reproduce kernelized/1a` runs it"),
-        (("nope.toml",), "there is no file nope.toml"),
+        (("nope.toml",), "nope.toml: file not found"),
         (("../../etc/passwd",), "unknown experiment"),
         (("TINY", "--seed", "-1"), "--seed"),
         (("TINY", "--seed", "x"), "--seed"),
@@ -250,7 +250,7 @@ def test_conflicts_exit_3(cli: Command, tiny: str) -> None:
     command = ("run", tiny, *FAST, "-q", "--json", "--out")
     assert "is a file" in cli(*command, "file").fails(3)
     assert "not empty" in cli(*command, "full").fails(3)
-    assert "not a run" in cli(*command, "full", "--resume").fails(3)
+    assert "contains no run" in cli(*command, "full", "--resume").fails(3)
     first = cli(*command, "a").json()
     assert "--resume" in cli(*command, "a").fails(3)
     assert "rounds differ" in cli(*command, "a", "--resume", "--rounds", 1).fails(3)
@@ -258,6 +258,8 @@ def test_conflicts_exit_3(cli: Command, tiny: str) -> None:
     assert "first_seed" in cli(*command, "a", "--resume", "--seed", 1).fails(3)
     assert "settings" in cli(*command, "a", "--resume", "--set", "k=[1, 2]").fails(3)
     assert cli(*command, "a", "--resume").json() == first
+    again = cli("run", tiny, "--out", "a", "--resume", "--json")
+    assert again.err == "superarm: a: nothing left to run\n"
 
 
 def test_failures_exit_1(
@@ -310,8 +312,8 @@ def test_a_claim_that_fails_exits_0(cli: Command, tiny: str) -> None:
     assert "The claim does not hold." in text.out
     undecided = cli("run", tiny, "--seeds", 1, *FAST, "-q").out
     assert "? undecided: greedy" in undecided
-    assert "1 seed cannot rank policies; 4 or more can." in undecided
-    assert "The claim is undecided (more --seeds may decide)." in undecided
+    assert "Ranking policies needs at least 4 seeds." in undecided
+    assert "The claim is undecided; try more --seeds." in undecided
 
 
 # --- options -----------------------------------------------------------------------------
@@ -575,10 +577,9 @@ def test_run_can_be_extended_and_warm_started(cli: Command) -> None:
     longer = cli(*both, "--rounds", 4, "--resume", "--json")
     assert longer.json()["rounds"] == 4
     assert (
-        "superarm: prior was run from the start again: no state of it is kept"
-        in longer.err
+        "superarm: prior restarted from round 1: no state of it is kept" in longer.err
     )
-    assert "gp-ts was run" not in longer.err
+    assert "gp-ts restarted" not in longer.err
     state = "a/states/gp-ts.s0.seed00000.npz"
     one = (*city, "--policies", "gp-ts", "--rounds", 2, "--out", "b")
     assert cli(*one, "--state", state, "--json").json()["rounds"] == 2

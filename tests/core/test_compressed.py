@@ -217,7 +217,8 @@ def test_a_state_is_never_compressed(tmp_path):
     assert state_from_bytes(npz(members).getvalue()).scalars == STATE.scalars
     (tmp_path / "bomb.npz").write_bytes(npz(members, zipfile.ZIP_DEFLATED).getvalue())
     with pytest.raises(
-        StateError, match=r"bomb\.npz cannot.* in a way that superarm never writes"
+        StateError,
+        match=r"bomb\.npz is not a saved state.* in a way that superarm never writes",
     ):
         load_state(tmp_path / "bomb.npz")
     for stranger in ("other.npy", "array.npy"):

@@ -84,8 +84,17 @@ def test_import_failures_are_reported(tmp_path: Path) -> None:
     assert not any("broken_part" in name for name in (*sys.modules, *imported()))
     with pytest.raises(SpecError, match=r"no_such_module.*a file give its path"):
         import_parts("no_such_module")
-    with pytest.raises(SpecError, match="cannot be imported"):
+    with pytest.raises(SpecError, match=r"absent\.py: file not found"):
         import_parts(tmp_path / "absent.py")
+
+
+def test_folders_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own_plain_folder").mkdir()
+    for source in ("own_plain_folder", tmp_path, "./own_plain_folder/"):
+        with pytest.raises(SpecError, match=r"is a folder; import one of its files"):
+            import_parts(source)
+    assert "own_plain_folder" not in imported()
 
 
 def test_failed_import_registers_no_parts(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_a_value_of_another_kind_is_named(
         (
             [1.0, "x"],
             tuple[float, ...] | None,
-            "it must be a list of numbers, or left out",
+            "it must be a list of numbers",
         ),
         ("abc", Sequence[str], "it must be a list of text"),
         ({"a": 1}, Mapping[str, str], "it must be a table, each entry text"),

@@ -106,7 +106,7 @@ def test_missing_data_raise_with_advice(name: str, folder: Path) -> None:
     message = str(caught.value)
     for part in (
         dataset.files[0],
-        dataset.origin,
+        dataset.command or dataset.origin,
         dataset.terms,
         "SUPERARM_DATA",
         str(folder),

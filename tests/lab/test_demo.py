@@ -213,7 +213,7 @@ def test_only_demos_are_replaced(tmp_path: Path) -> None:
     out = tmp_path / "out"
     execute(small_plan(out))
     before = sorted(out.rglob("*"))
-    with pytest.raises(ConflictError, match="other than an earlier demo"):
+    with pytest.raises(ConflictError, match="files that are not from a demo"):
         demo.run_demo(out=out, quiet=True)
     assert sorted(out.rglob("*")) == before
     (out / "learning.svg").touch()

@@ -9,6 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from part_names import assert_sampled
+from sample_kernels import KERNELS, kernel_of_each_kind, kernel_rows
+from sample_oracles import ARM_COUNT, ORACLES, OracleSample
+from sample_rules import RULES, SCHEDULES
 from scipy.sparse import csc_array
 
 from superarm import kernels
@@ -26,17 +30,8 @@ from superarm.core import (
 )
 from superarm.core.errors import InfeasibleError
 from superarm.kernels import (
-    Columns,
-    Constant,
-    Empirical,
     GraphMatern,
-    Kernel,
-    Linear,
     Matern,
-    Periodic,
-    Polynomial,
-    RationalQuadratic,
-    Scale,
     SquaredExponential,
     Temporal,
 )
@@ -91,42 +86,9 @@ def foreign_kernel() -> Any:
 
 # --- kernels -------------------------------------------------------------------------------
 
-COVARIANCE = ((2.0, 0.5, 0.1), (0.5, 1.0, 0.2), (0.1, 0.2, 1.5))
-# Column 0 holds ids 0 … 2, column 1 a time, column 2 a feature.
-KERNELS: dict[str, Covariance] = {
-    "squared-exponential": SquaredExponential(lengthscale=0.5, variance=2.0),
-    "squared-exponential, columns": SquaredExponential(
-        lengthscale=(0.5, 0.7), columns=(2, 1)
-    ),
-    "matern 1/2": Matern(nu=0.5, lengthscale=0.6),
-    "matern 5/2": Matern(nu=2.5, lengthscale=0.6),
-    "matern 1.2": Matern(nu=1.2, lengthscale=0.6),
-    "rational-quadratic": RationalQuadratic(alpha=0.7, lengthscale=0.4),
-    "periodic": Periodic(period=0.9, lengthscale=1.2),
-    "linear": Linear(variance=0.3, bias=0.1),
-    "polynomial": Polynomial(degree=3, bias=0.5),
-    "constant": Constant(variance=2.0),
-    "empirical": Empirical(covariance=COVARIANCE),
-    "temporal": Temporal(epsilon=0.1, column=1),
-    "graph-matern": GraphMatern(
-        csc_array([[1.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 1.0]])
-    ),
-    "columns": Columns(kernel=Matern() + Linear(), columns=(2, 1)),
-    "sum": Matern(columns=(1, 2)) + Linear(),
-    "product": Temporal(column=1)
-    * Empirical(covariance=COVARIANCE)
-    * Matern(columns=(2,)),
-    "scale": Scale(kernel=Matern(variance_bounds="fixed"), factor=3.0),
-}
 
-
-def test_every_registered_kernel_is_here() -> None:
-    tried = {
-        registry.spec_of(kernel)["name"]
-        for kernel in KERNELS.values()
-        if isinstance(kernel, Kernel)
-    }
-    assert tried == set(registry.names("kernel"))
+def test_every_registered_kernel_is_sampled() -> None:
+    assert_sampled("kernel", kernel_of_each_kind())
     assert all(
         issubclass(type(kernel), kernels.Covariance) for kernel in KERNELS.values()
     )
@@ -141,10 +103,7 @@ class TestKernels(KernelContract):
         return KERNELS[self.name] if self.name in KERNELS else foreign_kernel()
 
     def points(self) -> Floats:
-        rng = np.random.default_rng(1)
-        X = rng.random((9, 3))
-        X[:, 0] = rng.integers(0, 3, 9)
-        return X
+        return kernel_rows(seed=1, n=9, longest=1.0)
 
 
 # --- posteriors ----------------------------------------------------------------------------
@@ -299,49 +258,6 @@ class TestConditionedBelief(BeliefContract):
 
 # --- rules and schedules -------------------------------------------------------------------
 
-QUANTILE = {"family": "schedule", "name": "simple-quantile"}
-FIXED = {"family": "schedule", "name": "fixed", "value": 2.0}
-SCHEDULES: list[dict[str, Any]] = [
-    {"name": "fixed", "value": 2.0},
-    {"name": "igp-ucb", "norm_bound": 1.0, "noise_bound": 0.1},
-    {"name": "gp-ts", "norm_bound": 1.0, "noise_bound": 0.1},
-    {"name": "gp-ucb-agnostic", "norm_bound": 1.0},
-    {"name": "kernel-ucb", "eta": 1.0},
-    {"name": "ridge-ucb", "norm_bound": 1.0, "noise_bound": 0.1, "regularisation": 0.5},
-    {"name": "gp-ucb-finite", "arms": 10},
-    {"name": "oclok-ucb", "most_arms": 150},
-    {"name": "gp-ucb-bayesian", "arms": 1, "scale": 0.5},
-    {"name": "gp-ucb-bayesian-compact", "dimension": 2, "tau": 0.1},
-    {"name": "bayes-ucb", "arms": 1},
-    {"name": "bayes-ucb", "arms": 10**9, "omega": 40.0, "xi": 50.0},
-    {"name": "bayes-ucb-compact", "dimension": 2, "tau": 3.0},
-    {"name": "simple-quantile"},
-    {"name": "logarithmic", "c2": 0.4},
-    {"name": "in-block", "schedule": {"name": "logarithmic"}, "block": 7},
-    {"name": "r-gp-ucb", "dimension": 2},
-    {"name": "tv-gp-ucb", "dimension": 2, "horizon": 100},
-]
-RULES: list[dict[str, Any]] = [
-    {"name": "ucb", "schedule": FIXED},
-    {"name": "bayes-ucb", "schedule": QUANTILE},
-    {"name": "thompson"},
-    {"name": "thompson", "mode": "independent"},
-    {"name": "thompson", "schedule": FIXED},
-    {"name": "expected-improvement"},
-    {"name": "expected-improvement", "scale": "linear"},
-    {"name": "probability-of-improvement"},
-    {"name": "probability-of-improvement", "scale": "linear"},
-    {"name": "greedy"},
-    {"name": "random"},
-    {"name": "rectified", "rule": {"name": "thompson"}},
-    {
-        "name": "rectified",
-        "rule": {"name": "ucb", "schedule": FIXED},
-        "spread": "posterior",
-    },
-    {"name": "rectified", "rule": {"name": "greedy"}, "spread": "none"},
-]
-
 
 def label(spec: dict[str, Any]) -> str:
     return " ".join(
@@ -349,14 +265,9 @@ def label(spec: dict[str, Any]) -> str:
     )
 
 
-def test_every_registered_rule_and_schedule_is_here() -> None:
-    for family, specs in (("schedule", SCHEDULES), ("rule", RULES)):
-        own = [  # other tests of the same process may have registered theirs
-            name
-            for name in registry.names(family)
-            if registry.find(family, name).__module__.startswith("superarm.")
-        ]
-        assert {spec["name"] for spec in specs} == set(own)
+def test_every_registered_rule_and_schedule_is_sampled() -> None:
+    assert_sampled("schedule", [spec["name"] for spec in SCHEDULES])
+    assert_sampled("rule", [spec["name"] for spec in RULES])
 
 
 class TestSchedules(ScheduleContract):
@@ -408,25 +319,40 @@ class BestRun:
         return Selection(action=best, positions=best)
 
 
-def pairs(n: int, structure: object) -> Iterable[Iterable[int]]:
-    return itertools.combinations(range(n), 2)
-
-
-ORACLES: dict[str, tuple[Oracle, Callable[[int, object], Iterable[Iterable[int]]]]] = {
-    "top 1": (TopK(), lambda n, structure: itertools.combinations(range(n), 1)),
-    "top 2": (TopK(k=2), pairs),
-    "top 7": (TopK(k=7), lambda n, structure: [range(7)]),
-    "best run": (BestRun(), intervals),
+CONTRACTED: dict[str, OracleSample] = {
+    **{name: sample for name, sample in ORACLES.items() if sample.feasible is not None},
+    "top 1": OracleSample(
+        TopK(), lambda n, structure: itertools.combinations(range(n), 1)
+    ),
+    "top 7": OracleSample(TopK(k=7), lambda n, structure: [range(7)]),
+    "best run": OracleSample(BestRun(), intervals),
 }
 
 
+def test_every_registered_oracle_is_sampled() -> None:
+    assert_sampled("oracle", ORACLES)
+
+
 class TestOracles(OracleContract):
-    @pytest.fixture(autouse=True, params=ORACLES)
+    n = ARM_COUNT
+
+    @pytest.fixture(autouse=True, params=CONTRACTED)
     def _part(self, request: pytest.FixtureRequest) -> None:
-        self.name: str = request.param
+        self.sample: OracleSample = CONTRACTED[request.param]
+        self.rescores = self.sample.rescores
 
     def make_oracle(self) -> Oracle:
-        return ORACLES[self.name][0]
+        oracle: Oracle = self.sample.oracle
+        return oracle
+
+    def structure(self, n: int) -> object:
+        return self.sample.structure(n)
 
     def feasible(self, n: int, structure: object) -> Iterable[Iterable[int]]:
-        return ORACLES[self.name][1](n, structure)
+        assert self.sample.feasible is not None
+        return self.sample.feasible(n, structure)
+
+    def admissible(self, desirability: Floats) -> Floats:
+        if not self.sample.costs:
+            return desirability
+        return np.where(np.isfinite(desirability), -np.abs(desirability), desirability)

@@ -132,7 +132,10 @@ def test_the_guides_python_and_its_commands_run(
     learned, routed = (
         invoke(shlex.split(line)[1:]).stdout for line in shown if " --net city " in line
     )
-    assert "learned from 120 trips; 120 trips in all, on 273 of 2006 edges\n" in learned
+    assert (
+        "learned 120 trips; the state now has 120 trips on 273 of 2,006 edges\n"
+        in learned
+    )
     assert re.search(
         r"^battery: 16000 Wh at the start, 15\d{3} Wh at arrival", routed, re.MULTILINE
     )

@@ -15,6 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from part_names import FILES, own_names, sample_named
+from sample_kernels import kernel_of_each_kind, kernel_rows
+from sample_oracles import ARM_COUNT, ORACLES
+from sample_rules import RULES, SCHEDULES, first_of_each_name
 from scipy.sparse import csc_array
 
 from superarm.core import Arms, Decision, Feedback, Offer, registry
@@ -22,18 +26,7 @@ from superarm.core.errors import SuperarmError
 from superarm.core.graphs import Pairs, SparseGraph, TurnGraph
 from superarm.kernels import GraphMatern, Matern, SquaredExponential, Temporal
 from superarm.movement import Distance, MatrixMetric, PointMetric, Switch
-from superarm.oracles import (
-    TIM,
-    GreedyCoverage,
-    Groups,
-    GroupTopK,
-    Knapsack,
-    Matching,
-    ShortestPath,
-    TopK,
-    Trip,
-    Weights,
-)
+from superarm.oracles import Groups, TopK, Trip, Weights
 from superarm.policies import (
     AdaptiveTree,
     Hypercubes,
@@ -93,7 +86,6 @@ ROUGH = Matern(nu=1.5, lengthscale=0.5)
 LINKS = np.eye(N, k=1) + np.eye(N, k=-1)
 LAPLACIAN = csc_array(np.diag(LINKS.sum(axis=0)) - LINKS)
 ROAD_KEYS = np.column_stack([np.arange(N), np.ones((N, 6)), np.zeros(N), np.zeros(N)])
-COVARIANCE = np.eye(N) + 0.1
 
 
 def rng() -> np.random.Generator:
@@ -141,54 +133,8 @@ def parameters(part: Any) -> dict[str, Any]:
 # --- parts that are made of odd values -----------------------------------------------------
 
 SPECS: dict[str, list[dict[str, Any]]] = {
-    "kernel": [
-        {"name": "squared-exponential"},
-        {"name": "matern"},
-        {"name": "rational-quadratic"},
-        {"name": "periodic"},
-        {"name": "linear"},
-        {"name": "polynomial"},
-        {"name": "constant"},
-        {"name": "temporal"},
-        {"name": "columns", "kernel": {"name": "matern"}, "columns": [0]},
-        {"name": "scale", "kernel": {"name": "matern"}, "factor": 2.0},
-        {"name": "sum", "kernels": [{"name": "matern"}, {"name": "linear"}]},
-        {"name": "product", "kernels": [{"name": "matern"}, {"name": "linear"}]},
-    ],
-    "schedule": [
-        {"name": "fixed", "value": 2.0},
-        {"name": "igp-ucb", "norm_bound": 1.0, "noise_bound": 0.1},
-        {"name": "gp-ts", "norm_bound": 1.0, "noise_bound": 0.1},
-        {"name": "gp-ucb-agnostic", "norm_bound": 1.0},
-        {"name": "kernel-ucb", "eta": 1.0},
-        {
-            "name": "ridge-ucb",
-            "norm_bound": 1.0,
-            "noise_bound": 0.1,
-            "regularisation": 0.5,
-        },
-        {"name": "gp-ucb-finite", "arms": 10},
-        {"name": "oclok-ucb", "most_arms": 150},
-        {"name": "gp-ucb-bayesian", "arms": 3, "scale": 0.5},
-        {"name": "gp-ucb-bayesian-compact", "dimension": 2, "tau": 0.1},
-        {"name": "bayes-ucb", "arms": 3},
-        {"name": "bayes-ucb-compact", "dimension": 2, "tau": 3.0},
-        {"name": "simple-quantile"},
-        {"name": "logarithmic"},
-        {"name": "in-block", "schedule": {"name": "logarithmic"}, "block": 7},
-        {"name": "r-gp-ucb", "dimension": 2},
-        {"name": "tv-gp-ucb", "dimension": 2, "horizon": 100},
-    ],
-    "rule": [
-        {"name": "ucb", "schedule": {"name": "fixed", "value": 2.0}},
-        {"name": "bayes-ucb", "schedule": {"name": "simple-quantile"}},
-        {"name": "thompson"},
-        {"name": "expected-improvement"},
-        {"name": "probability-of-improvement"},
-        {"name": "greedy"},
-        {"name": "random"},
-        {"name": "rectified", "rule": {"name": "greedy"}},
-    ],
+    "schedule": list(first_of_each_name(SCHEDULES).values()),
+    "rule": list(first_of_each_name(RULES).values()),
     "gain": [
         {"name": "constant", "value": 1.0},
         {"name": "linear", "dimension": 2},
@@ -198,8 +144,6 @@ SPECS: dict[str, list[dict[str, Any]]] = {
 }
 
 PARTS: dict[str, Callable[[], Any]] = {
-    "empirical": lambda: registry.find("kernel", "empirical")(covariance=COVARIANCE),
-    "graph-matern": lambda: GraphMatern(SparseGraph.of(LAPLACIAN)),
     "gain greedy": lambda: GreedyGrowth(
         kernel=ROUGH, candidates=FEATURES, noise_variance=0.1, horizon=3
     ),
@@ -217,12 +161,6 @@ PARTS: dict[str, Callable[[], Any]] = {
     "roads": lambda: RoadGP(
         GraphMatern(SparseGraph.of(LAPLACIAN)), np.ones(N), refit=0
     ),
-    "top-k": lambda: TopK(k=2),
-    "group-top-k": lambda: GroupTopK(k=2),
-    "knapsack": Knapsack,
-    "matching": lambda: Matching(pairs=2),
-    "coverage": lambda: GreedyCoverage(k=2),
-    "tim": lambda: TIM(k=1, epsilon=0.5),
     "points": lambda: PointMetric(points=FEATURES),
     "matrix": lambda: MatrixMetric(distances=1.0 - np.eye(N)),
     "distance": Distance,
@@ -263,13 +201,21 @@ def built(family: str, spec: dict[str, Any]) -> Callable[[], Any]:
     return lambda: registry.build(family, spec)
 
 
+def always(part: Any) -> Callable[[], Any]:
+    return lambda: part
+
+
 MAKERS: dict[str, Callable[[], Any]] = dict(PARTS)
+for name, kernel in kernel_of_each_kind().items():
+    MAKERS[f"kernel {name}"] = always(kernel)
+for name, sample in ORACLES.items():
+    MAKERS[f"oracle {name}"] = always(sample.oracle)
 for family, specs in SPECS.items():
     for spec in specs:
         MAKERS[f"{family} {spec['name']}"] = built(family, spec)
     # Parts that need no arguments need no line above.
     for name in registry.names(family):
-        if f"{family} {name}" not in MAKERS and name not in PARTS:
+        if f"{family} {name}" not in MAKERS and f"{family} {name}" not in PARTS:
             MAKERS[f"{family} {name}"] = built(family, {"name": name})
 
 
@@ -278,7 +224,8 @@ def test_parts_reject_invalid_values(name: str) -> None:
     try:
         part = MAKERS[name]()
     except SuperarmError as error:
-        pytest.fail(f"{name} needs arguments: add it to SPECS or PARTS above ({error})")
+        place = FILES.get(name.split(maxsplit=1)[0], "SPECS or PARTS above")
+        pytest.fail(f"{name} needs arguments: add it to {place} ({error})")
     assert list(with_each_replaced(type(part), parameters(part))) == []
 
 
@@ -343,46 +290,24 @@ def test_posteriors_reject_invalid_calls(name: str) -> None:
     assert problems == []
 
 
-@pytest.mark.parametrize("spec", SPECS["kernel"], ids=lambda spec: spec["name"])
-def test_kernels_reject_invalid_calls(spec: dict[str, Any]) -> None:
-    kernel = registry.build("kernel", spec)
+@pytest.mark.parametrize("name", own_names("kernel"))
+def test_kernels_reject_invalid_calls(name: str) -> None:
+    kernel = sample_named("kernel", name, kernel_of_each_kind())
+    rows = kernel_rows(n=N)
     problems = [
-        *with_each_replaced(kernel, {"X": FEATURES, "Y": FEATURES}),
-        *with_each_replaced(kernel.diag, {"X": FEATURES}),
+        *with_each_replaced(kernel, {"X": rows, "Y": rows}),
+        *with_each_replaced(kernel.diag, {"X": rows}),
         *with_each_replaced(kernel.clone_with_theta, {"theta": kernel.theta}),
     ]
     assert problems == []
 
 
-STRUCTURES: dict[str, Any] = {
-    "top-k": None,
-    "group-top-k": Groups(of_arm=np.arange(N) // 2, limits=np.ones(3, dtype=np.intp)),
-    "knapsack": Weights(of_arm=np.ones(N), budget=2.0),
-    "matching": Pairs(left=np.arange(N) // 2, right=np.arange(N) % 2),
-    "coverage": Pairs(left=np.arange(N) // 2, right=np.arange(N) % 2),
-    "tim": Pairs(left=np.arange(N) // 2, right=np.arange(N) % 2),
-}
-
-
-def oracle_named(name: str) -> Any:
-    if name == "shortest-path":
-        successors = csc_array(LINKS).tocsr()
-        return ShortestPath(successors=successors), Trip(start=0, goal=4)
-    if name not in PARTS or name not in STRUCTURES:
-        pytest.fail(
-            f"add the oracle {name!r} to PARTS, and its structure to STRUCTURES"
-        )
-    return PARTS[name](), STRUCTURES[name]
-
-
-@pytest.mark.parametrize("name", registry.names("oracle"))
+@pytest.mark.parametrize("name", own_names("oracle"))
 def test_oracles_reject_invalid_calls(name: str) -> None:
-    oracle, structure = oracle_named(name)
-    values = (
-        np.linspace(-0.9, -0.1, N)
-        if name == "shortest-path"
-        else np.linspace(0.1, 0.9, N)
-    )
+    sample = sample_named("oracle", name, ORACLES)
+    oracle, structure = sample.oracle, sample.structure(ARM_COUNT)
+    low, high = (-0.9, -0.1) if sample.costs else (0.1, 0.9)
+    values = np.linspace(low, high, ARM_COUNT)
     arguments = {"desirability": values, "structure": structure, "rng": rng()}
     problems = list(with_each_replaced(oracle.select, arguments))
     for label, make in {**ODD, "too few numbers": lambda: values[:-1]}.items():

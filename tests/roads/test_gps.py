@@ -411,7 +411,7 @@ def test_bad_input_is_refused(graph, city, monkeypatch):
     with pytest.raises(InputError, match="places has 3 columns"):
         match_trace(graph, np.zeros((4, 3)))
     with pytest.raises(
-        InputError, match="does not say where on Earth it is; give places in metres"
+        InputError, match="no geographic reference; pass places in metres"
     ):
         match_trace(graph, places, times, metres=False)
     with pytest.raises(InputError, match="no point of the trace is within 500 m"):

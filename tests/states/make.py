@@ -4,6 +4,9 @@
 is imported. Run it for every release, and when a part is added: existing files are never
 overwritten. States of every release must load forever and decide alike (``test_saved_states.py``).
 
+A kernel, oracle, rule or schedule needs no case here: whatever is sampled in ``tests/support`` and in no
+state of the folder becomes a case by itself (``sample_cases``). Other parts need a case.
+
 A case is a part that has learned something. Its folder holds two files:
 
 =============  ========================================================================
@@ -23,6 +26,7 @@ rejected if the choice changes.
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -33,6 +37,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+sys.path.append(str(Path(__file__).parents[1] / "support"))  # as pytest does
+
+from part_names import parts_of
+from sample_kernels import kernel_of_each_kind, kernel_rows
+from sample_oracles import ARM_COUNT, ORACLES, OracleSample
+from sample_rules import RULES, SCHEDULES, first_of_each_name
+
 import superarm
 from superarm import Arms, Feedback, IndexPolicy, Offer
 from superarm.core import Decision, Policy
@@ -40,7 +51,7 @@ from superarm.core.errors import PrecisionWarning
 from superarm.core.graphs import Pairs, SparseGraph, TurnGraph
 from superarm.core.registry import build
 from superarm.core.serialization import to_json
-from superarm.core.states import save_state
+from superarm.core.states import load_state, save_state
 from superarm.kernels import (
     Columns,
     Constant,
@@ -724,6 +735,60 @@ def _torch_posterior() -> Any:
 POSTERIORS["torch"] = row_case(_torch_posterior, load=False)
 
 
+# --- samples -----------------------------------------------------------------------------------
+
+
+def rows_of_kernels(step: int) -> Offer:
+    """Eight arms with an id, a time and two features."""
+    return Offer(
+        step=step, arms=Arms.numbered(kernel_rows(step, 8, longest=1.0).round(3))
+    )
+
+
+def kernel_case(kernel: Any) -> PolicyCase:
+    """The kernel with a variance of at most 1, and a smooth one: alone it may not tell arms apart."""
+    largest = float(kernel.diag(kernel_rows(n=100, longest=1.0)).max())
+    smooth = SquaredExponential(lengthscale=0.4, columns=(2, 3))
+    return composed(
+        rows_of_kernels,
+        posterior=streaming(smooth + kernel * (1.0 / largest), form="cholesky"),
+    )
+
+
+def oracle_case(sample: OracleSample) -> PolicyCase:
+    offer = with_structure(sample.structure(ARM_COUNT), ARM_COUNT)
+    parts = {"posterior": streaming(), "oracle": sample.oracle}
+    if not sample.costs:
+        return composed(offer, **parts)
+    return composed(offer, rule=Rectified(rule=Greedy()), direction="minimize", **parts)
+
+
+def rule_case(spec: dict[str, Any]) -> PolicyCase:
+    return composed(posterior=streaming(), rule=build("rule", spec))
+
+
+def sample_cases() -> dict[tuple[str, str], PolicyCase]:
+    """A case for each part that is sampled, by its family and name."""
+    found: dict[tuple[str, str], PolicyCase] = {}
+    for name, kernel in kernel_of_each_kind().items():
+        found["kernel", name] = kernel_case(kernel)
+    for name, sample in ORACLES.items():
+        found["oracle", name] = oracle_case(sample)
+    for name, spec in first_of_each_name(RULES).items():
+        found["rule", name] = rule_case(spec)
+    for name, spec in first_of_each_name(SCHEDULES).items():
+        found["schedule", name] = rule_case({"name": "ucb", "schedule": spec})
+    return found
+
+
+def parts_in_folder(folder: Path) -> set[tuple[str, str]]:
+    """Family and name of every part in its states; one without answers was not finished."""
+    parts: set[tuple[str, str]] = set()
+    for answers in folder.glob("*.json"):
+        parts |= set(parts_of(load_state(answers.with_suffix(".npz"))))
+    return parts
+
+
 # --- playing -----------------------------------------------------------------------------------
 
 
@@ -924,25 +989,38 @@ def cases() -> Mapping[str, PolicyCase | PosteriorCase]:
     return both
 
 
+def record_of(case: PolicyCase | PosteriorCase, path: Path) -> dict[str, Any]:
+    """Save the state of a case; returns questions and its answers."""
+    if isinstance(case, PolicyCase):
+        return record_policy(case, path)
+    return record_posterior(case, path)
+
+
 def write(folder: Path) -> list[str]:
-    """Add the cases that the folder lacks; returns their names."""
+    """Add the cases that the folder lacks, then samples of parts that it lacks; returns their names."""
     folder.mkdir(parents=True, exist_ok=True)
     added = []
     for name, case in cases().items():
-        state, answers = folder / f"{name}.npz", folder / f"{name}.json"
-        if answers.exists():
-            continue
-        try:
-            if isinstance(case, PolicyCase):
-                record = record_policy(case, state)
-            else:
-                record = record_posterior(case, state)
-        except Exception as error:
-            error.add_note(f"in the case {name!r}")
-            raise
-        answers.write_text(json.dumps(record, allow_nan=False) + "\n")
-        added.append(name)
+        if not (folder / f"{name}.json").exists():
+            write_case(folder, name, case)
+            added.append(name)
+    held = parts_in_folder(folder)
+    for (family, part), case in sample_cases().items():
+        if (family, part) not in held:
+            name = f"policy-sample-{family}-{part}"
+            write_case(folder, name, case)
+            added.append(name)
     return added
+
+
+def write_case(folder: Path, name: str, case: PolicyCase | PosteriorCase) -> None:
+    state, answers = folder / f"{name}.npz", folder / f"{name}.json"
+    try:
+        record = record_of(case, state)
+    except Exception as error:
+        error.add_note(f"in the case {name!r}")
+        raise
+    answers.write_text(json.dumps(record, allow_nan=False) + "\n")
 
 
 if __name__ == "__main__":
@@ -954,4 +1032,5 @@ if __name__ == "__main__":
     for name in write(folder):
         print(f"added {name}")
     size = sum(file.stat().st_size for file in folder.iterdir())
-    print(f"{len(cases())} states in {folder}, {size / 1e3:.0f} kB")
+    count = len(list(folder.glob("*.npz")))
+    print(f"{count} states in {folder}, {size / 1e3:.0f} kB")

@@ -12,16 +12,17 @@ import importlib.util
 import inspect
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from part_names import FILES, own_names, parts_of
 
 import superarm
-from superarm.core import Decision, State, registry
+from superarm.core import Decision, registry
 from superarm.core.errors import StateError
 from superarm.core.serialization import from_json
 from superarm.core.states import load_state, loaded
@@ -45,9 +46,16 @@ def imported(path: Path) -> Any:
 
 
 @pytest.fixture(scope="session")
-def makers() -> Mapping[str, Any]:
+def make_states() -> Any:
+    """The module ``make.py``."""
+    return imported(HERE / "make.py")
+
+
+@pytest.fixture(scope="session")
+def makers(make_states: Any) -> Mapping[str, Any]:
     """Makers of parts that a file cannot fully describe, by the name of their case."""
-    return imported(HERE / "make.py").cases()
+    cases: Mapping[str, Any] = make_states.cases()
+    return cases
 
 
 def label(path: Path) -> str:
@@ -143,28 +151,8 @@ def test_saved_state_answers_as_recorded(path: Path, makers: Mapping[str, Any]) 
 # --- nothing is forgotten --------------------------------------------------------------------
 
 
-def parts_in(spec: Any, family: str | None = None) -> Iterator[tuple[str, str]]:
-    """Family and name of every part in a spec."""
-    if isinstance(spec, Mapping):
-        family = spec.get("family", family)
-        if family is not None and isinstance(spec.get("name"), str):
-            yield family, spec["name"]
-        for value in spec.values():
-            yield from parts_in(value)
-    elif isinstance(spec, list):
-        for value in spec:
-            yield from parts_in(value)
-
-
-def parts_of(path: Path) -> set[tuple[str, str]]:
-    record = record_of(path)
-
-    def inside(state: State, family: str | None = None) -> Iterator[tuple[str, str]]:
-        yield from parts_in(state.spec, family)
-        for part in state.parts.values():
-            yield from inside(part)
-
-    return set(inside(load_state(path), record["is"]))
+def parts_in_file(path: Path) -> set[tuple[str, str]]:
+    return set(parts_of(load_state(path), record_of(path)["is"]))
 
 
 def newest() -> Path:
@@ -180,24 +168,41 @@ NOT_IN_STATES = {"problem", "reward", "structure", "encoding"}
 
 
 def test_every_part_is_in_a_saved_state() -> None:
-    """A new part needs a case in ``make.py``, and to be run: it adds what is not there yet."""
+    """``make.py`` adds what is not there yet: a case, or a sample of ``tests/support``."""
     parts: set[tuple[str, str]] = set()
     for path in newest().glob("*.npz"):
-        parts |= parts_of(path)
+        parts |= parts_in_file(path)
     # Factories leave no trace in a state: they are cases by their name.
     cases = {
         path.stem.removeprefix("policy-") for path in newest().glob("policy-*.npz")
     }
     parts |= {("policy", name.removeprefix("fleet-")) for name in cases}
     for family in sorted(set(registry.families()) - NOT_IN_STATES):
-        missing = [
-            name
-            for name in registry.names(family)
-            # Other tests may have registered parts in this process.
-            if registry.find(family, name).__module__.startswith("superarm.")
-            and (family, name) not in parts
-        ]
-        assert not missing, f"{family}: no state in {newest().name} holds {missing}"
+        missing = [name for name in own_names(family) if (family, name) not in parts]
+        place = FILES.get(family, "tests/states/make.py")
+        assert not missing, (
+            f"no state in {newest().name} holds the {family} {', '.join(map(repr, missing))}: "
+            f"add it to {place} and run python tests/states/make.py"
+        )
+
+
+def test_make_adds_only_samples_that_no_state_holds(
+    make_states: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = {  # of each family the last
+        family: (name, case)
+        for (family, name), case in make_states.sample_cases().items()
+    }
+    assert set(samples) == set(FILES)
+    chosen = {(family, name): case for family, (name, case) in samples.items()}
+    monkeypatch.setattr(make_states, "cases", dict)
+    monkeypatch.setattr(make_states, "sample_cases", lambda: chosen)
+    added = make_states.write(tmp_path)
+    assert added == [f"policy-sample-{family}-{name}" for family, name in chosen]
+    for name in added:
+        path = tmp_path / f"{name}.npz"
+        assert_decides_alike(superarm.load(path), record_of(path))
+    assert make_states.write(tmp_path) == []
 
 
 # --- a parameter is added --------------------------------------------------------------------
@@ -249,7 +254,7 @@ def states_with() -> dict[tuple[str, str], list[Path]]:
     """Saved states by the parts that they hold."""
     paths: dict[tuple[str, str], list[Path]] = {}
     for path in SAVED:
-        for part in parts_of(path):
+        for part in parts_in_file(path):
             paths.setdefault(part, []).append(path)
     return paths
 

@@ -36,9 +36,7 @@ _PLACE = "Where the trip begins: an edge id, latitude,longitude in degrees, or a
 _VEHICLE = (
     "A vehicle as TOML (mass, …, battery_wh, reserve_wh), or one of several by name."
 )
-_CLASS = (
-    "Whose roads are used: passenger, taxi, delivery, truck, bus, emergency, bicycle."
-)
+_CLASS = "Vehicle class that the roads must admit: passenger, taxi, delivery, truck, bus, emergency, bicycle."
 _CLOSED = "A closed edge or street. May be repeated."
 _TRIPS = "Table of trips by edge, by trip or by GPS point, .csv (see docs/cli.md). May be repeated."
 _LEARNED = "The state file to write; if it exists, learning resumes from it."
@@ -113,7 +111,7 @@ def _sizes(command: Any) -> Any:
 def superarm() -> None:
     """Gaussian-process bandits that learn while they choose combinations.
 
-    `superarm demo` shows one at work; `superarm list` shows what there is.
+    Start with `superarm demo`. `superarm list` lists all parts and experiments.
     """
 
 
@@ -217,13 +215,15 @@ def report(directory: Path, as_json: bool, **options: Any) -> None:
     "--charge", metavar="WH|%", help="The battery's charge at the start; default: full."
 )
 @click.option(
-    "--anyway", is_flag=True, help="Print a route on which the battery may run empty."
+    "--anyway",
+    is_flag=True,
+    help="Print a route on which the charge may fall below the reserve.",
 )
 @_choice(
     "--routing",
     "potential",
     "rectified",
-    description="How costs are made non-negative: by height potentials, or by rectifying each edge "
+    description="How negative edge costs are handled: by height potentials, or by rectifying each edge "
     "(Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025), Algorithm 2).",
 )
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=_SETTING)
@@ -270,8 +270,8 @@ def route(geojson: bool, as_json: bool, quiet: bool, **options: Any) -> None:
 def learn(as_json: bool, quiet: bool, **options: Any) -> None:
     """Learn from a fleet's log of trips.
 
-    A trip is learned from once, however often it is given. `superarm route --state FILE` then finds
-    routes by what was learned.
+    Each trip is learned once, even if several logs contain it. `superarm route --state FILE` uses the
+    result.
     """
     from . import learning
 

@@ -133,8 +133,7 @@ def check_network(net: str) -> None:
 
     if net not in NETWORKS and not Path(net).exists():
         raise SpecError(
-            f"there is no network {net!r}; choose {', '.join(NETWORKS)}, or give the path of a "
-            "network file"
+            f"{net!r} is neither a file nor a known network ({', '.join(NETWORKS)})"
         )
 
 
@@ -144,19 +143,20 @@ def check_elevation(path: Path | None) -> None:
     Args:
         path: What ``--elevation`` names.
     """
-    check_file("--elevation", path, "file or folder; give an SRTM tile (.hgt)")
+    check_file("--elevation", path, "pass an SRTM tile (.hgt) or a folder of tiles")
 
 
-def check_file(option: str, path: Path | None, kind: str = "file") -> None:
+def check_file(option: str, path: Path | None, advice: str = "") -> None:
     """Refuse a path that does not exist.
 
     Args:
         option: The option that names it.
         path: The path; ``None`` without the option.
-        kind: What should be there, for the error.
+        advice: What to pass instead, for the error.
     """
     if path is not None and not path.exists():
-        raise SpecError(f"{option} {path}: there is no such {kind}")
+        message = f"{option} {path}: file not found"
+        raise SpecError(f"{message}; {advice}" if advice else message)
 
 
 def print_json(value: object) -> None:
@@ -205,8 +205,10 @@ def progress_bar(
     task = bar.add_task(shown(label), total=None)
 
     def update(done: int, total: int) -> None:
+        if total == 0:  # nothing left to run
+            return
         bar.start()  # not earlier: a command that is refused shows no bar
-        bar.update(task, completed=done, total=total or 1)
+        bar.update(task, completed=done, total=total)
 
     try:
         yield update

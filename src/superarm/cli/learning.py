@@ -164,10 +164,11 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
 def _trip_lines(lesson: Lesson, graph: LineGraph) -> list[str]:
     gp = lesson.posterior
     learned = count_text(lesson.trips, "trip")
+    if lesson.parts > lesson.trips:
+        learned += f" (as {lesson.parts:,}: a trip that jumps counts as several)"
     total = count_text(gp.trips, "trip")
-    lines = [
-        f"learned from {learned}; {total} in all, on {len(gp.visited)} of {len(graph)} edges"
-    ]
+    edges = f"{len(gp.visited):,} of {len(graph):,} edges"
+    lines = [f"learned {learned}; the state now has {total} on {edges}"]
     if lesson.raw:
         lines.append(
             f"energies of {count_text(lesson.raw, 'trip')} look raw: they include kinetic energy "
@@ -213,7 +214,7 @@ def _outlier_lines(lesson: Lesson, graph: LineGraph) -> list[str]:
         if len(ids) > 1:
             place = f"{ids[0]} … {ids[-1]} ({len(ids)} edges)"
         lines.append(
-            f"  {place}: {outlier.reward:.1f} Wh without turns and heights, "
+            f"  {place}: {outlier.reward:.1f} Wh (excluding turns and climbing), "
             f"{outlier.score:.1f} standard deviations from the forecast"
         )
     return lines
@@ -226,10 +227,10 @@ def _scale_lines(lesson: Lesson) -> list[str]:
         return []
     scales = gp.fitted
     return [
-        f"roads differ from the energy model by {scales.own:.1f} Wh an edge, plus "
-        f"{scales.near:.1f} Wh shared by neighbours; drives of one edge differ by "
-        f"{scales.noise:.1f} Wh plus {100.0 * scales.noise_share:.0f} % of its energy for "
-        "rolling, drag and height, and more on slow edges"
+        f"Roads deviate from the energy model by {scales.own:.1f} Wh per edge, plus "
+        f"{scales.near:.1f} Wh shared with neighbours.",
+        f"Repeated drives of an edge vary by {scales.noise:.1f} Wh plus "
+        f"{100.0 * scales.noise_share:.0f} % of its energy, more on slow edges.",
     ]
 
 
@@ -240,11 +241,11 @@ def _coverage_lines(lesson: Lesson) -> list[str]:
         return []
     if record.trips == 1:
         side = "inside" if record.inside else "outside"
-        line = f"the one trip judged lay {side} its 95 % interval"
+        line = f"coverage: the one trip judged fell {side} its 95 % interval"
     else:
         line = (
-            f"{100.0 * record.inside:.0f} % of the last {record.trips} trips "
-            "lay inside their 95 % interval"
+            f"coverage: {100.0 * record.inside:.0f} % of the last {record.trips} trips fell inside "
+            "their 95 % interval"
         )
     if not record.holds:
         line += ": do not rely on intervals yet"

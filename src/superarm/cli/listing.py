@@ -94,7 +94,7 @@ def _list_experiments(as_json: bool) -> None:
     rows = [_experiment_row(load_experiment(name)) for name in experiment_ids()]
     # Experiments beyond the papers come last.
     rows.sort(key=lambda row: (not row["paper"], row["id"]))
-    advice = "`superarm show ID` says more, `superarm run ID` runs one."
+    advice = "`superarm show ID` describes an experiment; `superarm run ID` runs it."
     _print("experiments", rows, as_json, by="paper", advice=advice)
 
 

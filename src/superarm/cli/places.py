@@ -51,8 +51,7 @@ class Place(NamedTuple):
         has_network = self.net is not None or _value("network", overrides) is not None
         if not has_network and experiment.id == _NEEDS_NETWORK:
             raise click.UsageError(
-                f"{_NEEDS_NETWORK} is about a network of your own: name it with --net FILE "
-                "(or --net city; navigation/city compares more policies there)"
+                f"{_NEEDS_NETWORK} needs a road network: pass --net FILE, or --net city to try it"
             )
         parameters = self._parameters(experiment, has_network)
         replaced: set[str] = set()

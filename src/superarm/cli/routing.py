@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import QUANTILES
+from superarm.core import AT_95, QUANTILES
 from superarm.core.errors import SpecError, UnknownArmError
 from superarm.lab.experiments import parse_overrides
 from superarm.lab.results.formats import count_text
@@ -84,7 +84,7 @@ def find_route(
         overrides: Settings as ``KEY=VALUE``.
         depart: When the trip begins.
         charge: The battery's charge at the start.
-        anyway: Whether to return a route on which the battery may run empty.
+        anyway: Whether to return a route on which the charge may fall below the reserve.
         options: Further options of the router.
     """
     check_network(net)
@@ -124,7 +124,7 @@ def _record(state: Path | None) -> TrackRecord | None:
     scores = None if state is None else trip_scores(state)
     if scores is None or not len(scores):
         return None
-    inside = np.count_nonzero(np.abs(scores) <= QUANTILES[-1])
+    inside = np.count_nonzero(np.abs(scores) <= QUANTILES[AT_95])
     return TrackRecord(len(scores), inside / len(scores))
 
 
@@ -206,10 +206,10 @@ def _battery(answer: RouteAnswer) -> list[str]:
             f"  {charge['lost_wh']:.0f} Wh recovered downhill are lost, because the battery is full"
         )
     if charge["missing_wh"] > 0.0:
+        lowest = f"{charge['lowest_wh']:,.0f}"
         lines.append(
-            f"  it may run empty: at 95 % as little as {_signed(charge['lowest_wh'])} Wh after edge "
-            f"{charge['lowest_at']}, {charge['missing_wh']:.0f} Wh below the reserve of "
-            f"{charge['reserve_wh']:.0f} Wh"
+            f"  it may fall below the reserve of {charge['reserve_wh']:,.0f} Wh: as little as "
+            f"{lowest} Wh (95 %) after edge {charge['lowest_at']}"
         )
     return lines
 

@@ -174,7 +174,9 @@ def report(
         band: What bands show; by default the experiment's choice.
     """
     if not directory.exists():
-        raise StateError(f"there is no directory {directory}")
+        raise StateError(f"{directory}: folder not found")
+    if directory.is_file():
+        raise StateError(f"{directory} is a file; pass the run's folder")
     runs_inside = sorted(path.parent for path in directory.glob("*/run.json"))
     if runs_inside and not (directory / "run.json").exists():
         names = ", ".join(str(path) for path in runs_inside)
@@ -281,8 +283,7 @@ def print_summary(summary: dict[str, Any]) -> None:
     _print_totals(summary)
     console = make_console()
     if summary["seeds"] < LEAST_SEEDS:
-        seeds = count_text(summary["seeds"], "seed")
-        message = f"{seeds} cannot rank policies; {LEAST_SEEDS} or more can."
+        message = f"Ranking policies needs at least {LEAST_SEEDS} seeds."
         console.print(message, style="yellow", highlight=False)
     print_claims(console, summary["claims"])
     print_count(console, summary["claims"], summary["not_judged"])
@@ -392,7 +393,7 @@ def print_count(
     """
     count = claim_count(claims, "", noun)
     if any(claim["verdict"] == "undecided" for claim in claims):
-        count += " (more --seeds may decide)"
+        count += "; try more --seeds"
     if count:
         console.print(f"{count}.", highlight=False, soft_wrap=True)
     if not_judged:

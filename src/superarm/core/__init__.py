@@ -37,6 +37,10 @@ if (
     from .arrays import Gamma as Gamma
     from .arrays import Ints as Ints
     from .arrays import Rng as Rng
+    from .levels import AT_95 as AT_95
+    from .levels import LEVELS as LEVELS
+    from .levels import QUANTILES as QUANTILES
+    from .levels import levels_text as levels_text
     from .protocols import Belief as Belief
     from .protocols import Covariance as Covariance
     from .protocols import DecisionSet as DecisionSet
@@ -50,9 +54,7 @@ if (
     from .protocols import Schedule as Schedule
     from .protocols import SwitchingCost as SwitchingCost
     from .records import EXACT as EXACT
-    from .records import LEVELS as LEVELS
     from .records import MOST_STEPS as MOST_STEPS
-    from .records import QUANTILES as QUANTILES
     from .records import Arms as Arms
     from .records import Best as Best
     from .records import Decision as Decision
@@ -72,6 +74,10 @@ _HOMES = {
     "Gamma": "arrays",
     "Ints": "arrays",
     "Rng": "arrays",
+    "AT_95": "levels",
+    "LEVELS": "levels",
+    "QUANTILES": "levels",
+    "levels_text": "levels",
     "Belief": "protocols",
     "Covariance": "protocols",
     "DecisionSet": "protocols",
@@ -85,9 +91,7 @@ _HOMES = {
     "Schedule": "protocols",
     "SwitchingCost": "protocols",
     "EXACT": "records",
-    "LEVELS": "records",
     "MOST_STEPS": "records",
-    "QUANTILES": "records",
     "Arms": "records",
     "Best": "records",
     "Decision": "records",

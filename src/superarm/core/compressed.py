@@ -139,9 +139,7 @@ def _archive(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
     except _DAMAGE as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(
-            f"it is cut off, changed or no .npz file ({type(error).__name__})"
-        ) from error
+        raise InputError("not a valid .npz file") from error
 
 
 def read_npz(

@@ -93,15 +93,15 @@ def find(name: str, *, ending: str = "") -> Path:
 
 
 def _how_to_get(dataset: Dataset, needed: tuple[str, ...], folders: list[Path]) -> str:
-    file = " beside ".join(needed)
-    searched = ", ".join(str(folder) for folder in folders)
-    message = (
-        f"{dataset.name}: {file} was not found (looked in {searched}). Get it from its origin — "
-        f"{dataset.origin} — and put it under one of these folders, or set SUPERARM_DATA to the "
-        f"folder that holds {file}. Terms: {dataset.terms}."
-    )
-    if dataset.size:
-        message += f" Size: {dataset.size}."
+    searched = " or ".join(str(folder) for folder in folders)
     if dataset.command:
-        message += f" With SUPERARM_DATA set, this command gets it: {dataset.command}"
-    return message
+        size = f" ({dataset.size})" if dataset.size else ""
+        advice = f"Set SUPERARM_DATA to a folder, then run: {dataset.command}{size}"
+    else:
+        advice = (
+            f"Get {' and '.join(needed)} ({dataset.origin}), and set SUPERARM_DATA to the folder that "
+            "contains this path"
+        )
+    return (
+        f"{dataset.name} was not found in {searched}. {advice}. Terms: {dataset.terms}"
+    )

@@ -27,8 +27,10 @@ def import_parts(source: Path | str) -> None:
     path = None
     if name.endswith(".py"):
         if not Path(source).is_file():
-            raise SpecError(f"{source} cannot be imported: there is no such file")
+            raise SpecError(f"{source}: file not found")
         path = Path(source).resolve()
+    elif Path(name).is_dir() and not name.isidentifier():
+        raise SpecError(_folder_message(name))
     key = name if path is None else str(path)
     if key in _imported:
         return
@@ -48,7 +50,19 @@ def import_parts(source: Path | str) -> None:
     finally:
         if folder in sys.path:
             sys.path.remove(folder)
+    if path is None and _is_plain_folder(name):
+        raise SpecError(_folder_message(name))
     _imported[key] = None
+
+
+def _is_plain_folder(name: str) -> bool:
+    """Whether an imported module is a folder without ``__init__.py``, which runs no code."""
+    module = sys.modules[name]
+    return hasattr(module, "__path__") and getattr(module, "__file__", None) is None
+
+
+def _folder_message(name: str) -> str:
+    return f"{name} is a folder; import one of its files ({Path(name) / 'FILE.py'})"
 
 
 def imported() -> list[str]:

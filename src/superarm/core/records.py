@@ -21,6 +21,7 @@ from .inputs import (
     read_only,
     require_type,
 )
+from .levels import QUANTILES
 from .state import State
 
 
@@ -406,13 +407,6 @@ class JointPrediction(NamedTuple):
 
     mean: Floats
     cov: Floats
-
-
-LEVELS = (0.50, 0.90, 0.95)
-"""Probabilities of the central intervals by which forecasts are judged."""
-QUANTILES = np.array([0.6744897501960817, 1.6448536269514722, 1.959963984540054])
-"""Half-widths of the central intervals of ``LEVELS``, in standard deviations of a normal."""
-QUANTILES.flags.writeable = False
 
 
 class Forecast(NamedTuple):

@@ -82,6 +82,11 @@ def state_from_bytes(data: bytes) -> State:
     Args:
         data: What :func:`state_to_bytes` returned.
     """
+    return _parse_state(data, "this")
+
+
+def _parse_state(data: bytes, label: str) -> State:
+    """The state that bytes represent; errors call the bytes ``label``."""
     try:
         arrays = read_npz(io.BytesIO(data))
         text = arrays.pop(_HEAD).tobytes()
@@ -96,7 +101,7 @@ def state_from_bytes(data: bytes) -> State:
         return state
     except (ValueError, KeyError, RecursionError) as error:
         raise StateError(
-            f"this is not a saved state, or it is damaged: {error}"
+            f"{label} is not a saved state, or it is damaged ({error})"
         ) from error
 
 
@@ -250,14 +255,14 @@ def load_state(path: Path | str) -> State:
     """
     path = as_path(path, "path")
     try:
-        return state_from_bytes(read_bytes(path, most=_MOST))
+        data = read_bytes(path, most=_MOST)
     except FileError as error:  # which names the file
         is_run = (path / "states").is_dir()
         advice = "; choose a file in its states/ folder" if is_run else ""
         raise StateError(f"{error}{advice}") from error
-    except (OSError, StateError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise StateError(f"{path} cannot be read: {reason}") from error
+    except OSError as error:
+        raise StateError(f"{path} cannot be read: {error.strerror}") from error
+    return _parse_state(data, str(path))
 
 
 @contextmanager

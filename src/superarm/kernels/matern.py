@@ -41,7 +41,7 @@ class Matern(Radial):
 
     def __post_init__(self) -> None:
         nu = math.inf
-        if str(self.nu) != "inf":
+        if str(self.nu) != "inf":  # a text in JSON; an array would not compare
             nu = as_positive(self.nu, "Matern.nu")
         if _LARGEST_NU < nu < math.inf:
             raise InputError(
@@ -126,7 +126,7 @@ def _matern(z: Floats, nu: float) -> Floats:
 
 
 def _closed_form(z: Floats, nu: float) -> Floats:
-    """The same for ν = ½, 3/2 or 5/2."""
+    """2^{1−ν}/Γ(ν) · z^ν K_ν(z) for ν = ½, 3/2 or 5/2; may overwrite ``z``."""
     decay = np.negative(z)
     np.exp(decay, out=decay)
     if nu == 0.5:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from superarm.core import LEVELS
 from superarm.core.capabilities import Metric
 from superarm.core.errors import SpecError
 from superarm.lab.experiments import Experiment, experiment_ids, judge, load_experiment
@@ -183,9 +184,9 @@ def test_three_seeds_are_inconclusive(check: str, seeds: int, tmp_path: Path) ->
         [claim_spec],
     )
     assert verdict.verdict == "undecided"
-    text = f"{seeds} seed{'s' * (seeds > 1)} cannot decide, 4 or more can"
+    text = "needs at least 4 seeds"
     assert verdict.evidence.endswith(
-        f"; undecided: {text} ({seeds} seed{'s' * (seeds > 1)}, T = 2)"
+        f"; {text} ({seeds} seed{'s' * (seeds > 1)}, T = 2)"
     )
     four = make_run(tmp_path / "four", {"a": [1.0] * 4, "b": [9.0] * 4})
     assert judge(four, [claim_spec])[0].verdict == (
@@ -589,14 +590,18 @@ BASE = {
         ({"text": 3, "check": "below"}, "needs a text"),
         (
             {"text": "t"},
-            "choose one of ['above', 'alike', 'below', 'between', 'crosses', ",
+            "needs a check; choose one of above, alike, below, between, crosses, ",
         ),
         (claim("between", policy="a", versus="b", least=0.4), "'most'"),
-        ({"text": "t", "check": ["below"]}, "has the check ['below']"),
-        (claim("bellow", policy="a", versus="b"), "'bellow'"),
+        ({"text": "t", "check": ["below"]}, "unknown check ['below']"),
         (
-            claim("below", policy="a"),
-            "takes ['policy', 'versus'] and may have ['ratio']",
+            claim("bellow", policy="a", versus="b"),
+            "unknown check 'bellow'; did you mean 'below'?",
+        ),
+        (claim("below", policy="a"), "check 'below' needs 'versus'"),
+        (
+            claim("below", policy="a", versus="b", ratoi=2),
+            "check 'below' has no parameter 'ratoi'; did you mean 'ratio'?",
         ),
         (claim("below", policy="a", versus="b", limit=2), "'limit'"),
         (
@@ -626,7 +631,7 @@ BASE = {
             claim("below", policy="a", versus="b", of="swing", relative_to="c"),
             "or relative_to",
         ),
-        (claim("similar", policy="a", versus="b", ratio=1), "'tolerance'"),
+        (claim("similar", policy="a", versus="b", ratio=1), "no parameter 'ratio'"),
         (
             claim("similar", policy=["a", 2], versus="b", tolerance=1),
             "it must be text or a list of text",
@@ -1160,7 +1165,7 @@ def write_audits(directory: Path, index: int, variances: tuple[float, float]) ->
                 for name in ("score", "true_score", "firsts")
             },
             **{
-                name: np.ones((2, 3), dtype=np.float32)
+                name: np.ones((2, len(LEVELS)), dtype=np.float32)
                 for name in ("within", "first", "true_within")
             },
         }
@@ -1181,8 +1186,8 @@ def test_lemma_a12_takes_the_noise_of_each_setting(tmp_path: Path) -> None:
     write_audits(tmp_path, 1, (0.5, 1.9))
     verdicts = judge_variances(Run.load(tmp_path))
     assert [verdict.verdict for verdict in verdicts] == ["holds"] * 2
-    assert "at most 0.9 of" in verdicts[0].evidence
-    assert "at most 0.95 of" in verdicts[1].evidence
+    assert "at most 90 % of" in verdicts[0].evidence
+    assert "at most 95 % of" in verdicts[1].evidence
 
 
 @pytest.mark.parametrize(
@@ -1675,5 +1680,5 @@ def test_autocorrelated_seeds_may_be_too_few(
     claim_spec = claim("below", policy="steady", versus="quick", ratio=0.9)
     (verdict,) = judge(Run(tmp_path, spec), [claim_spec])
     assert verdict.verdict == word
-    few = "these 36 seeds are worth 3.3 independent ones, 4 or more can decide"
+    few = "needs at least 4 independent seeds; these 36 are worth 3.3"
     assert (few in verdict.evidence) == (word == "undecided")

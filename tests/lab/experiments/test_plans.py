@@ -183,7 +183,7 @@ def test_another_runs_directory_is_refused(
 ) -> None:
     execute(plan(tmp_path / "a"))
     before = content(tmp_path / "a")
-    with pytest.raises(ConflictError, match="holds another run"):
+    with pytest.raises(ConflictError, match="contains a different run"):
         execute(plan(tmp_path / "a", **changes), resume=True)
     assert content(tmp_path / "a") == before
 
@@ -196,7 +196,7 @@ def test_directories_that_are_not_ours_are_refused(tmp_path: Path) -> None:
     (tmp_path / "full" / "precious.txt").write_text("x", encoding="utf-8")
     with pytest.raises(ConflictError, match="not empty"):
         execute(plan(tmp_path / "full"))
-    with pytest.raises(ConflictError, match="not a run"):
+    with pytest.raises(ConflictError, match="contains no run"):
         execute(plan(tmp_path / "full"), resume=True)
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["precious.txt"]
     (tmp_path / "empty").mkdir()
@@ -478,7 +478,9 @@ HORIZONS: dict[str, Any] = {"horizons": [3], "rerun": ["gp-greedy"]}
 def test_rerun_policies_belong_to_the_run(tmp_path: Path) -> None:
     execute(plan(tmp_path / "a", **HORIZONS))
     before = content(tmp_path / "a")
-    with pytest.raises(ConflictError, match=r"3 holds another run: .*policies differ"):
+    with pytest.raises(
+        ConflictError, match=r"3 contains a different run .*policies differ"
+    ):
         execute(plan(tmp_path / "a", **HORIZONS | {"rerun": ["random"]}), resume=True)
     assert content(tmp_path / "a") == before
 

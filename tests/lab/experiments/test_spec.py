@@ -215,7 +215,7 @@ def test_bad_toml_names_the_file(text: str, tmp_path: Path) -> None:
 
 def test_files_that_are_not_text_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    with pytest.raises(SpecError, match="there is no file"):
+    with pytest.raises(SpecError, match="file not found"):
         load_experiment(str(path))
     path.write_bytes(b"id = '\xff'")
     with pytest.raises(FileError, match=r"cannot be read as an experiment: .*utf-8"):

@@ -24,7 +24,7 @@ from superarm.lab.experiments.statements.kernelized_cells import (
 from superarm.lab.experiments.statements.kernelized_choices import share_of_noise
 from superarm.lab.experiments.statements.kernelized_replay import Replay, replay_cell
 from superarm.lab.problems.finite import FiniteProblem
-from superarm.lab.results.formats import significant
+from superarm.lab.results.formats import bound_text
 from superarm.lab.simulation import Run
 from superarm.rules import information
 
@@ -88,8 +88,8 @@ def test_bands_are_judged_at_their_own_delta(certified: RecordedRun) -> None:
     by_item = {
         verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
     }
-    assert "a share δ = 0.1 of all runs" in by_item["Theorem 2"].evidence
-    assert "a share δ = 0.05 of all runs" in by_item["Lemma 6"].evidence  # δ/2
+    assert "if 10 % of all runs" in by_item["Theorem 2"].evidence
+    assert "if 5 % of all runs" in by_item["Lemma 6"].evidence  # δ/2
 
 
 def test_the_regret_of_a_round_is_compared_with_twice_its_width(
@@ -114,9 +114,7 @@ def test_the_regret_of_a_round_is_compared_with_twice_its_width(
         verdict.text.split(":")[0]: verdict for verdict in module.statements(certified)
     }
     evidence = by_item["Theorem 3, appendix D"].evidence
-    assert evidence.startswith(
-        f"at most {significant(max(shares))} of what is allowed (igp-ucb, seed "
-    )
+    assert evidence.startswith(f"at most {bound_text(max(shares))} (igp-ucb, seed ")
 
 
 def test_a_replay_equals_the_slow_computation(certified: RecordedRun) -> None:
@@ -195,7 +193,8 @@ def test_band_exceeded_in_too_many_seeds_does_not_hold(
     assert by_item["Theorem 2"].verdict == "does not hold"
     assert "it fails in 3 of 3 seeds" in by_item["Theorem 2"].evidence
     assert (
-        "so many failures would have probability 0.001" in by_item["Theorem 2"].evidence
+        "at least 3 failures in 3 seeds would have probability 0.001"
+        in by_item["Theorem 2"].evidence
     )
 
 
@@ -229,7 +228,7 @@ def test_exact_binomial_tails_decide(
         "holds" if so_few < 0.01 else "does not hold" if so_many < 0.01 else "undecided"
     )
     assert result.verdict == expected == word
-    assert ("too few seeds to decide" in result.evidence) == (
+    assert ("; deciding needs " in result.evidence) == (
         word == "undecided" and not failed
     )
 

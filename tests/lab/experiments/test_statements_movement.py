@@ -19,6 +19,7 @@ from superarm.lab.experiments.statements import (
     movement_replay,
 )
 from superarm.lab.problems import MovementProblem
+from superarm.lab.results.formats import bound_text
 from superarm.lab.simulation import Run, simulate
 from superarm.movement.carrying import start_of
 from superarm.policies import TreeIndexPolicy
@@ -406,7 +407,7 @@ def test_costs_are_compared_with_expectations_over_full_episodes(
     )
     _, azuma = movement._concentration(recorded, "gp-md", 0, world, 5)
     share = float(((total - expected) / allowed).max())
-    assert f"at most {share:.3g} of what is allowed after 4 episodes" in azuma[2]
+    assert f"at most {bound_text(share)} after 4 episodes" in azuma[2]
 
 
 @pytest.mark.parametrize(

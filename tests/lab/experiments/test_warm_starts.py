@@ -101,7 +101,7 @@ SERIES: dict[str, Any] = {
         },
     },
 }
-PRIOR = "prior was run from the start again: no state of it is kept"
+PRIOR = "prior restarted from round 1: no state of it is kept"
 
 
 def engine_of(path: Path) -> str:
@@ -195,16 +195,18 @@ def test_runs_that_cannot_resume_restart_with_a_reason(
     messages = extended(tmp_path, **changes)
     assert not resumed_cells
     (line,) = messages
-    assert "was run from the start again: " in line
+    assert "restarted from round 1: " in line
     assert why in line
 
 
 def test_fewer_rounds_or_another_run_are_refused(tmp_path: Path) -> None:
     execute(plan(tmp_path / "a", 5))
     before = content(tmp_path / "a")
-    with pytest.raises(ConflictError, match=r"holds another run: rounds differ"):
+    with pytest.raises(ConflictError, match=r"contains a different run .rounds differ"):
         execute(plan(tmp_path / "a", 4), resume=True)
-    with pytest.raises(ConflictError, match=r"holds another run: parameters differ"):
+    with pytest.raises(
+        ConflictError, match=r"contains a different run .parameters differ"
+    ):
         execute(plan(tmp_path / "a", 6, feedback=LATE), resume=True)
     assert content(tmp_path / "a") == before
 
@@ -292,7 +294,7 @@ def test_too_much_pending_feedback_restarts_the_run(
     )
     why = "the shorter run did not keep what it takes to go on"
     reasons = [
-        f"{name} was run from the start again: {why}" for name in sorted(ROADS_LEARNERS)
+        f"{name} restarted from round 1: {why}" for name in sorted(ROADS_LEARNERS)
     ]
     assert sorted(messages) == sorted([*reasons, PRIOR])
     assert not resumed_cells

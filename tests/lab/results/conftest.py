@@ -11,7 +11,7 @@ import pytest
 
 from superarm.core.road_map import RoadMap
 from superarm.lab.results.roads import METHODS
-from superarm.lab.simulation.audit import QUANTILES
+from superarm.lab.simulation.audit import LEVELS, QUANTILES
 from superarm.lab.simulation.illustrations import write_illustration
 from superarm.lab.simulation.run import Run
 from superarm.lab.simulation.run_spec import write_spec
@@ -108,7 +108,8 @@ def _make_run(
 def _audit_of(rng: np.random.Generator, choices: Any) -> dict[str, Any]:
     rounds = len(choices)
     sizes = (choices >= 0).sum(axis=1)
-    within, first, true_within = np.full((3, rounds, 3), np.nan, dtype=np.float32)
+    levels = len(LEVELS)
+    within, first, true_within = np.full((3, rounds, levels), np.nan, dtype=np.float32)
     score, firsts, true_score = np.full((3, rounds), np.nan, dtype=np.float32)
     for t, size in enumerate(sizes):
         if size and t != 1:  # a round in which nothing came back
@@ -117,8 +118,8 @@ def _audit_of(rng: np.random.Generator, choices: Any) -> dict[str, Any]:
             score[t], true_score[t] = rng.standard_normal(2)
             firsts[t] = t % 3
             if firsts[t]:
-                first[t] = rng.uniform(size=3)
-            true_within[t] = rng.uniform(size=3)
+                first[t] = rng.uniform(size=levels)
+            true_within[t] = rng.uniform(size=levels)
     others = ("variance", "largest_eigenvalue", "information")
     return {
         "within": within,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from superarm.core import Floats, Offer
+from superarm.core import AT_95, Floats, Offer
 from superarm.core.capabilities import AdditiveProblem
 from superarm.lab import report as reports
 from superarm.lab.problems import DriftingFunction
@@ -90,7 +90,7 @@ def test_drift_aware_policy_is_calibrated_and_others_are_overconfident(
     calibrations = calibration.calibrations(run)
     for share in calibrations["tv-gp-ucb"]["choices"]:
         assert abs(share.away) < 3.0
-    assert calibrations["static"]["choices"][-1].away < -10.0
+    assert calibrations["static"]["choices"][AT_95].away < -10.0
     (line,) = calibration.forecast_warnings(run)
     assert line.startswith("forecasts of static are too narrow: ")
     assert "of 450 choices fell inside" in line
@@ -182,22 +182,22 @@ def test_five_seeds_count_as_five_observations() -> None:
     where their truths do not go together."""
     seeds, scores = np.repeat(np.arange(5), 60), np.zeros(300)
     levels = _shares(_within(scores), np.ones(300), seeds, of_seeds=True)
-    assert [level.effective for level in levels] == [5.0] * 3
-    assert abs(levels[-1].away) < 0.01
+    assert [level.effective for level in levels] == [5.0] * len(LEVELS)
+    assert abs(levels[AT_95].away) < 0.01
     # Whole seeds inside or outside 50 %, and all inside 95 %: five looks all the same.
     scores[seeds < 2] = 1.0
     assert (
-        _shares(_within(scores), np.ones(300), seeds, of_seeds=True)[-1].effective
+        _shares(_within(scores), np.ones(300), seeds, of_seeds=True)[AT_95].effective
         == 5.0
     )
     # … also where a few trips are outside it, each in another seed: what 95 % shows of D is little.
     scores[[7, 67, 127, 187, 247]] = 3.0
     few = _shares(_within(scores), np.ones(300), seeds, of_seeds=True)
-    assert few[-1].observed == 1.0 - 5 / 300
-    assert 5.0 <= few[-1].effective < 6.0
+    assert few[AT_95].observed == 1.0 - 5 / 300
+    assert 5.0 <= few[AT_95].effective < 6.0
     # Where trips of one seed are as different as those of several, there are many.
     scores[:] = np.where(np.arange(300) % 2, 1.0, 0.0)
-    many = _shares(_within(scores), np.ones(300), seeds, of_seeds=True)[-1]
+    many = _shares(_within(scores), np.ones(300), seeds, of_seeds=True)[AT_95]
     assert many.effective == 300.0
     assert many.away > 2.0
 
@@ -211,9 +211,9 @@ def test_verdict_distinguishes_calibrated_and_narrow_intervals() -> None:
 
     right = dict.fromkeys(calibration.ON_ROADS.measured, trips(1.0))
     right |= dict.fromkeys(calibration.ON_ROADS.true, ())  # unknown
-    assert "cover what they should: 9 of 9" in calibration.calibration_verdict(
-        {"right": right}
-    )
+    count = len(calibration.ON_ROADS.measured) * len(LEVELS)
+    verdict = calibration.calibration_verdict({"right": right})
+    assert f"cover what they should: {count} of {count}" in verdict
     cases = {"right": right, "narrow": {**right, "trips": trips(1.5)}}
     verdict = calibration.calibration_verdict(
         {**cases, "wide": {**right, "trips": trips(0.5)}}
@@ -226,8 +226,9 @@ def test_verdict_distinguishes_calibrated_and_narrow_intervals() -> None:
 
 def test_independent_edges_would_understate_the_error_of_correlated_ones() -> None:
     """Edges of a trip that fall inside or outside together: a trip is one observation."""
-    inside = np.repeat([[1.0], [0.0]], [60, 40], axis=0) * np.ones(3)
-    coverage = _shares(inside, np.full(100, 7.0), np.arange(100))[0]
+    inside = np.repeat([[1.0], [0.0]], [60, 40], axis=0) * np.ones(len(LEVELS))
+    coverages = _shares(inside, np.full(100, 7.0), np.arange(100))
+    coverage = coverages[LEVELS.index(0.50)]
     assert coverage.observed == pytest.approx(0.6)
     assert coverage.stderr == pytest.approx(0.5 / 10.0)
 

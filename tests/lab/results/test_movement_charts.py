@@ -191,7 +191,7 @@ def test_run_from_spec_to_page(tmp_path: Path) -> None:
     reports.write_report(run, [], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "A tree over the actions" in page
-    sentence = page[page.index("cannot rank policies") :].partition("</p>")[0]
+    sentence = page[page.index("Ranking policies needs") :].partition("</p>")[0]
     assert not any(
         knows in sentence for knows in ("offline", "md-known")
     )  # no rivals of learners

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from superarm.core import Arms, Decision, Feedback, Forecast, Offer
+from superarm.core import AT_95, Arms, Decision, Feedback, Forecast, Offer
 from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.kernels import SquaredExponential
 from superarm.lab.simulation import simulate
@@ -53,6 +53,7 @@ def test_quantiles_are_those_of_the_levels() -> None:
     np.testing.assert_allclose(
         QUANTILES, norm.ppf(0.5 + np.array(LEVELS) / 2.0), rtol=1e-12
     )
+    assert list(LEVELS) == sorted(LEVELS)  # as scores of other widths need it
 
 
 def test_a_forecast_adds_up() -> None:
@@ -75,18 +76,20 @@ def test_stated_noise_replaces_the_models_noise() -> None:
 def test_scores_of_other_widths_are_as_far_out_as_a_normals() -> None:
     """At each width a normal's at that level; between them linear, beyond them in proportion."""
     assert _normal_score(-1.3, QUANTILES) == -1.3
-    widths = np.array([1.0, 2.0, 4.0])
+    widths = 2.0 ** np.arange(len(LEVELS))  # 1, 2, 4, …
+    between = 0.5 * (widths[:-1] + widths[1:])
+    quantiles_between = 0.5 * (QUANTILES[:-1] + QUANTILES[1:])
     for sign in (1.0, -1.0):
         for width, quantile in zip(widths, QUANTILES, strict=True):
             assert _normal_score(sign * width, widths) == pytest.approx(sign * quantile)
-        assert _normal_score(sign * 3.0, widths) == pytest.approx(
-            sign * QUANTILES[1:].mean()
-        )
+        for width, quantile in zip(between, quantiles_between, strict=True):
+            assert _normal_score(sign * width, widths) == pytest.approx(sign * quantile)
         assert _normal_score(sign * 0.5, widths) == pytest.approx(
             sign * 0.5 * QUANTILES[0]
         )
-        assert _normal_score(sign * 6.0, widths) == pytest.approx(
-            sign * 1.5 * QUANTILES[2]
+        widest = widths[-1]
+        assert _normal_score(sign * 1.5 * widest, widths) == pytest.approx(
+            sign * 1.5 * QUANTILES[-1]
         )
     assert _normal_score(0.0, widths) == 0.0
 
@@ -99,7 +102,10 @@ def test_forecasts_are_judged_by_their_own_widths(summed) -> None:
         rule=Greedy(),
         oracle=TopK(k=2),
     )
-    of_arms, of_totals = np.array([0.1, 1.0, 3.0]), np.array([2.0, 4.0, 8.0])
+    # The narrowest holds no reward, the widest both, all others one.
+    of_arms, expected_within = np.ones(len(LEVELS)), np.full(len(LEVELS), 0.5)
+    of_arms[[0, -1]], expected_within[[0, -1]] = (0.1, 3.0), (0.0, 1.0)
+    of_totals = 2.0 ** np.arange(1, 1 + len(LEVELS))  # 2, 4, 8, …
     forecast = Forecast(
         np.zeros(2),
         np.zeros((2, 2)),
@@ -126,9 +132,9 @@ def test_forecasts_are_judged_by_their_own_widths(summed) -> None:
     arrays = audit.arrays(offer)
     expected = 3.0 / np.sqrt(5.0) / 2.0 * QUANTILES[0]
     assert arrays["score"][0] == pytest.approx(expected, rel=1e-6)
-    np.testing.assert_array_equal(
-        arrays["within"][0], [np.nan] * 3 if summed else [0.0, 0.5, 1.0]
-    )
+    if summed:
+        expected_within[:] = np.nan
+    np.testing.assert_array_equal(arrays["within"][0], expected_within)
 
 
 def test_only_what_learns_is_audited(played) -> None:
@@ -245,7 +251,8 @@ def test_zero_variance_and_wrong_mean_is_infinitely_far() -> None:
     arrays = audit.arrays(Offer(step=3, arms=Arms.numbered(np.zeros((2, 1)))))
     assert arrays["true_score"].tolist() == [np.inf, -np.inf, 0.0]
     # Each round one energy or both are hit exactly; the total's score is 1 / √(2 × 0.25).
-    np.testing.assert_array_equal(arrays["true_within"][:, 0], [0.5, 0.5, 1.0])
+    for level in range(len(LEVELS)):
+        np.testing.assert_array_equal(arrays["true_within"][:, level], [0.5, 0.5, 1.0])
     np.testing.assert_allclose(arrays["score"], 2.0**0.5, rtol=1e-6)
 
 
@@ -293,20 +300,23 @@ def test_noise_cannot_hide_a_posterior_without_variance(world) -> None:
     good, bad = (auditor.arrays(offer) for auditor in (honest, sure))
     # The truth is N(mean, cov) given what was seen; with no variance no energy is hit.
     assert bad["true_within"].max() == 0.0
-    assert np.nanmean(good["true_within"][:, 2]) > 0.75
-    assert np.nanmean(bad["first"][:, 2]) < np.nanmean(good["first"][:, 2]) - 0.15
+    assert np.nanmean(good["true_within"][:, AT_95]) > 0.75
+    assert (
+        np.nanmean(bad["first"][:, AT_95]) < np.nanmean(good["first"][:, AT_95]) - 0.15
+    )
 
 
 def test_well_specified_intervals_have_nominal_coverage() -> None:
     # 12 seeds x 30 trips; given the past a trip is inside its 90 % interval with probability 0.9,
     # so the number inside is a sum of martingale differences: 5 standard deviations of a binomial.
+    limit = QUANTILES[LEVELS.index(0.90)]
     inside = trips = 0
     for seed in range(12):
         world = Navigation(seed=seed, horizon=ROUNDS, edges=300)
         audit = simulate(
             world, {"gp-ts": route_ts(world.model)}, rounds=ROUNDS, seed=seed
         )["gp-ts"].audit
-        inside += int((np.abs(audit["score"]) <= QUANTILES[1]).sum())
+        inside += int((np.abs(audit["score"]) <= limit).sum())
         trips += ROUNDS
     assert abs(inside - 0.9 * trips) < 5.0 * np.sqrt(0.09 * trips)
 

@@ -152,7 +152,7 @@ def test_bad_maps_are_refused(tmp_path, sumo, text, words):
 
 
 def test_a_map_that_is_not_there(tmp_path, sumo):
-    with pytest.raises(MissingDataError, match=r"none\.osm does not exist"):
+    with pytest.raises(MissingDataError, match=r"none\.osm: file not found"):
         read_osm(tmp_path / "none.osm")
 
 

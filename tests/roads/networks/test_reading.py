@@ -53,7 +53,7 @@ def test_flat_roads(tmp_path):
     assert flat.rise.tolist() == [0.0]
     assert flat.junctions[:, :2].tolist() == [[0.0, 0.0], [9.0, 0.0]]
     tile = Tile(west=6, south=49, heights=np.full((2, 2), 250, dtype=np.int16))
-    with pytest.raises(InputError, match="choose one"):
+    with pytest.raises(InputError, match="not both"):
         read_network(tmp_path / "town.net.xml", flat=True, elevation=tile)
 
 

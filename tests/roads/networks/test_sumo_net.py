@@ -426,7 +426,7 @@ def test_files_without_a_network_are_rejected(tmp_path, text, words):
 
 
 def test_files_that_are_not_there(tmp_path):
-    with pytest.raises(MissingDataError, match=r"none\.net\.xml does not exist"):
+    with pytest.raises(MissingDataError, match=r"none\.net\.xml: file not found"):
         read_sumo(tmp_path / "none.net.xml")
     with pytest.raises(InputError, match="is not a file"):
         read_sumo(tmp_path)

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array
 
-from superarm.core import Arms, Floats, Offer
+from superarm.core import LEVELS, Arms, Floats, Offer
 from superarm.core.errors import (
     InputError,
     NotPositiveDefiniteError,
@@ -1522,8 +1522,8 @@ def test_a_damaged_state_is_refused() -> None:
         "scales of infinity": _harmed(state, fitted=arrays["fitted"] * np.inf),
         "scores below 0": _harmed(state, trips_scores=arrays["trips_scores"] - 99.0),
         "too many scores": _harmed(state, trips_scores=np.ones(201)),
-        "too many trips": _harmed(state, trips_inside=np.ones((101, 3))),
-        "levels of two": _harmed(state, roads_levels=np.ones(2)),
+        "too many trips": _harmed(state, trips_inside=np.ones((101, len(LEVELS)))),
+        "a level less": _harmed(state, roads_levels=np.ones(len(LEVELS) - 1)),
         "fits below 0": replace(state, scalars={**state.scalars, "fits": -1}),
         "half an outlier": replace(state, scalars={**state.scalars, "outlying": 0.5}),
         "nothing": replace(state, arrays={}),

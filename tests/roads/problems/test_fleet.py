@@ -665,7 +665,7 @@ def test_a_network_may_be_drawn_on_instead(net: Path) -> None:
 
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(
-        InputError, match=r"there is no network '/nowhere/town\.net\.xml'; choose"
+        InputError, match=r"'/nowhere/town\.net\.xml' is neither a file nor"
     ):
         world(network="/nowhere/town.net.xml")
 

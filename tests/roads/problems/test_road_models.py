@@ -61,8 +61,8 @@ def test_roads_are_reread_when_their_file_changes(tmp_path: Path) -> None:
         ),
         ({"network": "city", "edges": {"a": 1}}, "edges is"),
         ({"network": "city", "elevation": 4}, "elevation is 4"),
-        ({"network": "no/such/place"}, "there is no network"),
-        ({"network": "a" * 5000}, "there is no network"),
+        ({"network": "no/such/place"}, "is neither a file nor"),
+        ({"network": "a" * 5000}, "is neither a file nor"),
     ],
 )
 def test_invalid_networks_are_rejected(options: dict[str, Any], words: str) -> None:

@@ -184,7 +184,7 @@ def test_heights_may_come_from_tiles_or_be_omitted(network, monkeypatch):
         tiled.graph.rise[list(hilly.reference)]
     )
     assert np.median(lifted) == pytest.approx(1.0, abs=0.1)
-    with pytest.raises(InputError, match="choose one"):
+    with pytest.raises(InputError, match="not both"):
         build(network, elevation="tiles", flat=True)
 
 
@@ -336,7 +336,7 @@ def test_a_stranded_trip_is_charged_eq_8_for_the_rest(network):
         ({"mass": 0.0}, InputError, "mass"),
         ({"step": 1.0}, InputError, "step is"),
         ({"network": "city"}, InputError, "SUMO drives on"),
-        ({"network": "map.osm"}, MissingDataError, "map.osm does not exist"),
+        ({"network": "map.osm"}, MissingDataError, "map.osm: file not found"),
         ({"flat": "yes"}, InputError, "flat is 'yes'"),
         ({"cache": "."}, FileError, "cannot be kept"),
     ],

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core import Arms, Feedback, Floats, Offer
+from superarm.core import AT_95, Arms, Feedback, Floats, Offer
 from superarm.core.errors import InfeasibleError
 from superarm.core.normal import rectified_mean
 from superarm.oracles import Trip
@@ -387,7 +387,7 @@ def test_a_battery_is_followed_along_parts(one_way: RoadNetwork) -> None:
             1.0 - np.cumsum(consumed).max() for consumed in (free.means, energies)
         ]
         assert empty.charge.level.min() >= min(0.0, *lowest) - 1e-9
-        with pytest.raises(InfeasibleError, match="may run empty"):
+        with pytest.raises(InfeasibleError, match="may fall below the reserve"):
             router.route(start, goal, charge=1.0)
 
 
@@ -435,7 +435,7 @@ def test_a_fleets_belief_is_counted_in_part(city: RoadNetwork) -> None:
         variance = (
             best.shares @ cov @ best.shares + own + terms**2 @ np.square(scales.trip)
         )
-        width = float(posterior.widths()[1][-1])
+        width = float(posterior.widths()[1][AT_95])
         assert best.spread == pytest.approx(width * np.sqrt(variance), rel=1e-6)
 
 

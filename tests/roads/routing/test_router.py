@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core import Feedback, Floats, Offer
+from superarm.core import AT_95, Feedback, Floats, Offer
 from superarm.core.errors import (
     FileError,
     InfeasibleError,
@@ -124,10 +124,12 @@ def test_states_in_memory(city: RoadNetwork, posterior: Any) -> None:
     policy = learned(city, 40.0, posterior)
     answer = find_route(city, *ENDS, state=policy.state())
     assert answer.observations == policy.posterior.count > 0
-    with pytest.raises(StateError, match=r"learned on another road network: length"):
+    with pytest.raises(
+        StateError, match=r"learned on another road network \(\d+ edges"
+    ):
         find_route(generate_city(edges=300, seed=2), *ENDS, state=policy.state())
     level = replace(city, junctions=city.junctions * [1.0, 1.0, 0.0])
-    with pytest.raises(StateError, match=r"another road network: rise\[.* is 0.0 here"):
+    with pytest.raises(StateError, match=r"another road network \(heights differ"):
         find_route(level, *ENDS, state=policy.state())
     for settings in ({"mass": 3000.0}, {"gravity": 9.0}):
         with pytest.raises(StateError, match="has its own vehicle and model"):
@@ -193,7 +195,7 @@ def test_state_restores_its_vehicle_and_turns(city: RoadNetwork) -> None:
     assert (
         light.best.spread < 0.9 * direct.best.spread
     )  # roads and vehicles count by mass
-    with pytest.raises(StateError, match="length is float64 of shape"):
+    with pytest.raises(StateError, match="edges; this one has"):
         find_route(city, *ENDS, state=state, settings={"uturns": True})
 
 
@@ -241,11 +243,15 @@ def test_invalid_input_is_rejected(city: RoadNetwork) -> None:
         find_route(city, "r1000000", "r20")
     with pytest.raises(SpecError, match="did you mean 'mass'"):
         find_route(city, *ENDS, settings={"mas": 1.0})
-    with pytest.raises(InputError, match="there is no network 'nowhere'"):
+    with pytest.raises(
+        InputError, match="'nowhere' is neither a file nor a known network"
+    ):
         find_route("nowhere", *ENDS)
-    with pytest.raises(InputError, match=r"there is no network '.*city'"):
+    with pytest.raises(
+        InputError, match=r"city' is neither a file nor a known network"
+    ):
         find_route(Path("city"), *ENDS)  # a file, not the name
-    with pytest.raises(InputError, match="where on Earth"):
+    with pytest.raises(InputError, match="no geographic reference"):
         find_route(city, *ENDS, elevation="N49E006.hgt")
 
 
@@ -492,7 +498,7 @@ def test_the_class_of_a_vehicle(city: RoadNetwork) -> None:
         not in find_route(narrow, *ENDS, vehicle_class="delivery").ids()
     )
     assert city.edge_ids[gone] in find_route(narrow, *ENDS).ids()
-    with pytest.raises(InputError, match="has no vehicle class 'tank'"):
+    with pytest.raises(InputError, match="unknown vehicle class 'tank'"):
         find_route(city, *ENDS, vehicle_class="tank")
 
 
@@ -566,20 +572,20 @@ def test_a_route_that_may_run_empty_is_refused(city: RoadNetwork) -> None:
         min(1000.0, battery["arrival_wh"] + full.best.spread)
     )
     assert battery["missing_wh"] == 0.0
-    with pytest.raises(InfeasibleError, match="may run empty from edge") as caught:
+    with pytest.raises(InfeasibleError, match="may fall below the reserve") as caught:
         router.route(*ENDS, charge=60.0)
     anyway = router.route(*ENDS, charge="6%", anyway=True)
     assert anyway.charge is not None
     missing = anyway.charge.missing
     assert (
-        f"{missing:.0f} Wh below the reserve of 50 Wh; start with {60.0 + missing:.0f} Wh"
+        f"{50.0 - missing:.0f} Wh. Start with at least {60.0 + missing:.0f} Wh"
         in str(caught.value)
     )
-    assert f"edge {anyway.as_json()['battery']['lowest_at']}," in str(caught.value)
+    assert f"edge {anyway.as_json()['battery']['lowest_at']} (" in str(caught.value)
     enough = router.route(*ENDS, charge=60.0 + missing + 1e-6)
     assert enough.ids() == anyway.ids()
     small = Router(city, battery=Battery(capacity=90.0))
-    with pytest.raises(InfeasibleError, match="charge on the way"):
+    with pytest.raises(InfeasibleError, match="Charge on the way"):
         small.route(*ENDS)
 
 
@@ -593,9 +599,7 @@ def test_battery_may_be_lowest_on_top_of_a_hill() -> None:
     assert answer.charge.worst == 1
     assert answer.as_json()["battery"]["arrival_low_wh"] > answer.charge.lowest
     assert answer.charge.missing > 0.0
-    with pytest.raises(
-        InfeasibleError, match=r"after edge up, 1\.00 km from the start"
-    ):
+    with pytest.raises(InfeasibleError, match=r"after edge up \(1\.00 km\)"):
         find_route(hill, "up", "down", charge=300.0)
 
 
@@ -724,9 +728,7 @@ def test_vehicles_as_files(tmp_path: Path) -> None:
         with pytest.raises(kind, match=words):
             read_vehicle(path)
     for name in ("none.toml", "none.toml#van-1"):
-        with pytest.raises(
-            SpecError, match=r"vehicle file .*none.toml does not exist$"
-        ):
+        with pytest.raises(SpecError, match=r"none.toml: file not found$"):
             read_vehicle(tmp_path / name)
 
 
@@ -833,7 +835,7 @@ def test_a_fleets_state_answers_for_any_vehicle(city: RoadNetwork) -> None:
         np.testing.assert_allclose(answer.means, expected)
         std = policy.posterior.total(rows)[1]
         assert answer.best.spread == pytest.approx(
-            policy.posterior.widths()[1][-1] * std
+            policy.posterior.widths()[1][AT_95] * std
         )
         costs = np.maximum(policy.posterior.predict(every).mean, 0.0)
         cost = costs[edges].sum() + turned[graph.turn_numbers(edges)].sum()
@@ -847,6 +849,6 @@ def test_a_fleets_state_answers_for_any_vehicle(city: RoadNetwork) -> None:
     assert own.best.spread < new.best.spread
     with pytest.raises(
         StateError,
-        match=r"another road network: this network has .* edges, the state's has",
+        match=r"another road network \(.* edges; this one has",
     ):
         find_route(generate_city(edges=300, seed=2), *ENDS, state=policy.state())

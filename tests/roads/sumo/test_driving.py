@@ -623,7 +623,7 @@ def test_trip_that_exceeds_its_time_limit_is_stopped(driver):
 
 
 def test_bad_drivers(network, tmp_path):
-    with pytest.raises(MissingDataError, match="does not exist"):
+    with pytest.raises(MissingDataError, match="file not found"):
         Driver(tmp_path / "none.net.xml")
     with pytest.raises(InputError, match=r"step is 1\.0"):
         Driver(network, step=1.0)

@@ -34,7 +34,7 @@ FAMILIES: dict[str, Family] = {
         ("superarm.core.graphs",),
     ),
     "mean": Family(
-        "what is believed about an arm before anything is seen",
+        "prior mean of an arm's reward",
         ("superarm.models", "superarm.roads.energy"),
     ),
     "gain": Family(
@@ -42,7 +42,7 @@ FAMILIES: dict[str, Family] = {
         ("superarm.rules.information",),
     ),
     "posterior": Family(
-        "what is believed once rewards have been seen",
+        "belief about rewards, given the observations",
         ("superarm.posteriors", "superarm.roads.posterior"),
         Posterior,
     ),
@@ -93,7 +93,7 @@ FAMILIES: dict[str, Family] = {
         Policy,
     ),
     "problem": Family(
-        "worlds to learn in: they make offers and answer decisions",
+        "simulated environments that offer arms and return rewards",
         ("superarm.lab.problems", "superarm.roads.problems"),
         Problem,
     ),

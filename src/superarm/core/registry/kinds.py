@@ -30,6 +30,7 @@ _WORDS: dict[type, str] = {
     str: "text",
     _NoneType: "left out",
 }
+_OPTIONAL = " (optional)"  # follows the kind of a parameter that may be None
 _PLURALS: dict[type, str] = {
     float: "numbers",
     int: "whole numbers",
@@ -67,7 +68,7 @@ def require_kind(value: Any, kind: Any, name: str) -> None:
     if _is_kind(value, kind):
         return
     too_large = type(value) is int and _is_kind(0, kind)
-    requirement = "smaller" if too_large else in_words(kind)
+    requirement = "smaller" if too_large else in_words(kind).removesuffix(_OPTIONAL)
     raise SpecError(f"{name} is {shorten(value, 80)}; it must be {requirement}")
 
 
@@ -94,14 +95,14 @@ def in_words(kind: Any) -> str:  # noqa: PLR0911 (one for each kind)
         return "anything"
     if origin is np.ndarray:
         return "numbers"
-    return _WORDS.get(kind, "a table with a name")
+    return _WORDS.get(kind, "a spec: a table with `name`")
 
 
 def _union_in_words(options: tuple[Any, ...]) -> str:
     words = [in_words(option) for option in options if option is not _NoneType]
     text = " or ".join(dict.fromkeys(words))
     if _NoneType in options:
-        text += ", or left out"
+        text += _OPTIONAL
     return text
 
 

@@ -72,8 +72,8 @@ def run_demo(
     city = describe_city(problem)
     console.print(
         "An electric car makes the same trip every day. It learns how much energy each\n"
-        "road takes, and what it measures on one road tells it something about others.\n"
-        f"You first see seed {seed}, one of {experiment.seeds}; each draws its own road energies.\n",
+        "road takes. Each measurement also improves its forecasts for similar roads.\n"
+        f"The animation shows seed {seed} of {experiment.seeds}; every seed has its own road energies.\n",
         highlight=False,
     )
     with display(console, city, rounds, delay) as show:
@@ -148,7 +148,7 @@ def _require_room(out: Path) -> None:
     # Runs of the same experiment may have cost hours. Only demos have the picture.
     if foreign or "learning.svg" not in entries or experiment != EXPERIMENT:
         raise ConflictError(
-            f"{out} holds something other than an earlier demo; choose another --out"
+            f"{out} contains files that are not from a demo; choose another --out"
         )
 
 

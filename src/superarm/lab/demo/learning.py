@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from superarm.core import QUANTILES, Decision, Feedback, Forecast, Ints, Offer
+from superarm.core import AT_95, QUANTILES, Decision, Feedback, Forecast, Ints, Offer
 from superarm.core.normal import rectified_mean
 from superarm.core.road_map import RoadMap
 from superarm.lab.experiments import Experiment
@@ -16,7 +16,7 @@ from superarm.models.worlds import RouteWorld
 
 LEARNER = "gp-ts"
 # Of the central 95 % interval, in standard deviations.
-_HALF_WIDTH = float(QUANTILES[-1])
+_HALF_WIDTH = float(QUANTILES[AT_95])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from superarm.lab.results.formats import count_text, setting_prefix
+from superarm.lab.results.formats import bound_text, count_text, setting_prefix
 from superarm.lab.results.settings import feedback_at_once, parameters_of
 from superarm.lab.simulation.run import Run
 from superarm.lab.theory import variance_sum_bound
@@ -44,7 +44,7 @@ def judge_variances(run: Run) -> list[Verdict]:
         tightest = max(shares, key=lambda cell: shares[cell])
         largest_share = shares[tightest]
         evidence = (
-            f"at most {largest_share:.3g} of what is allowed ({tightest}); "
+            f"at most {bound_text(largest_share)} ({tightest}); "
             f"{count_text(len(shares), 'cell')}, T = {run.rounds}"
         )
         holds = largest_share <= 1.0 + _ROUNDING
@@ -58,7 +58,7 @@ def judge_variances(run: Run) -> list[Verdict]:
 def _shares_of_cells(
     run: Run, audited: Sequence[str], index: int, noise_variance: float
 ) -> dict[str, float]:
-    """The share of what is allowed that each audited cell of a setting used, by its name."""
+    """The share of the bound that each audited cell of a setting used, by its name."""
     if not feedback_at_once(run, index):
         return {}
     shares = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,14 +56,17 @@ def execute(
         jobs: how many processes play tasks.
         executor: plays tasks in place of local processes.
         progress: called as ``progress(done, total)``, in rounds.
-        notify: called with a sentence for each policy that could not continue where a run is made
-            longer, and is run from the start.
+        notify: called with a sentence if nothing is left to run, and for each policy that restarts
+            where a run is made longer.
     """
     with _claim_directory(plan, resume):
-        reasons = _play_tasks(plan.tasks(), jobs, executor, progress)
+        tasks = plan.tasks()
+        reasons = _play_tasks(tasks, jobs, executor, progress)
         if notify is not None:
+            if not tasks:
+                notify(f"{plan.out}: nothing left to run")
             for policy, why in sorted(reasons):
-                notify(f"{policy} was run from the start again: {why}")
+                notify(f"{policy} restarted from round 1: {why}")
         run = Run.load(plan.out)
         write_cells(run)
         summary = summarise(run, plan.experiment)
@@ -139,7 +142,7 @@ def _check_directory(plan: Plan, resume: bool) -> bool:
         return True
     if not all(is_temporary(name, ("run.json",)) for name in entries):
         raise ConflictError(
-            f"{out} holds files but no run.json: it is not a run; choose another --out"
+            f"{out} is not empty and contains no run; choose another --out"
         )
     return False
 
@@ -179,8 +182,16 @@ def _check_same(plan: Plan) -> None:
     ]
     if changed:
         raise ConflictError(
-            f"{plan.out} holds another run: {', '.join(changed)} differ; choose another --out"
+            f"{plan.out} contains a different run ({_differ_text(changed)}); choose another --out"
         )
+
+
+def _differ_text(keys: Sequence[str]) -> str:
+    """``rounds differ``, ``overrides and parameters differ``."""
+    *others, last = keys
+    if others:
+        return f"{', '.join(others)} and {last} differ"
+    return f"{last} differ{'' if last.endswith('s') else 's'}"
 
 
 def _is_same(key: str, before: Any, now: Any) -> bool:

@@ -52,7 +52,7 @@ def load_experiment(name: str) -> Experiment:
     if name.endswith(".toml"):
         path = Path(name)
         if not path.exists():
-            raise SpecError(f"there is no file {name}")
+            raise SpecError(f"{name}: file not found")
         return _parse(path, name)
     ids = experiment_ids()
     if name not in ids:

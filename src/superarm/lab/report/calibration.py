@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from superarm.core import LEVELS
+from superarm.core import LEVELS, levels_text
 from superarm.lab.results import calibration as results
 from superarm.lab.results.settings import feedback_at_once
 from superarm.lab.simulation.run import Run
@@ -65,7 +65,7 @@ def _explanation(run: Run, words: results.Words, judged: set[str]) -> str:
         subject = f"each {arm} and of the whole {choice}"
     text = (
         f"Before each {choice}, every learner forecast the {reward} of {subject}. The chart and the "
-        f"tables show how often the measured {reward} fell inside the central 50, 90 and 95 % "
+        f"tables show how often the measured {reward} fell inside the central {levels_text()} "
         f"intervals. If a model is right, the next {choice} falls inside with exactly that "
         "probability, whatever came before"
     )

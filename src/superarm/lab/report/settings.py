@@ -83,7 +83,9 @@ def _without_swept(
 
 def _interpretation_tables(run: Run) -> Iterable[str]:
     """Interpretations that all settings share, then those in which they differ."""
-    title = "What was settled" if run.spec.get("paper") else "How it was set up"
+    title = (
+        "How unclear points were read" if run.spec.get("paper") else "How it was set up"
+    )
     indices = range(len(run.settings))
     by_setting = [run.interpretations(index) for index in indices]
     shared = {

@@ -53,6 +53,7 @@ from .svg import THUMBNAIL, svg_chart
 
 # Policies that are named where seeds do not separate more of them.
 _MOST_IN_HEADLINE = 4
+_TOO_FEW = f"Ranking policies needs at least {LEAST_SEEDS} seeds."
 _KNOW_THE_TRUTH = ("benchmark", "genie", "minc-known", "md-known", "offline")
 
 
@@ -199,7 +200,7 @@ def _headline_of_many(run: Run, rankings: Sequence[Mapping[str, Average]]) -> st
     if len(best) > 1:
         text += " each"
     if len(run.seeds) < LEAST_SEEDS:
-        return f"{_too_few(run)} Lowest mean regret: {text}."
+        return f"{_TOO_FEW} Lowest mean regret: {text}."
     ties = 0
     for index, ranking in enumerate(rankings):
         if _count_best(run, index, ranking) > 1:
@@ -216,7 +217,7 @@ def _headline_of_one(run: Run, ranking: Mapping[str, Average]) -> str:
     for policy, regret in ranking.items():
         texts.append(f"{policy}, {plus_minus(*regret)} {unit}".rstrip())
     if len(run.seeds) < LEAST_SEEDS:
-        return f"{_too_few(run)} Mean regret: {'; '.join(texts)}."
+        return f"{_TOO_FEW} Mean regret: {'; '.join(texts)}."
     ties = _count_best(run, 0, ranking)
     if ties <= 1:
         return f"Lowest regret: {'; next '.join(texts[:2])}."
@@ -225,11 +226,6 @@ def _headline_of_one(run: Run, ranking: Mapping[str, Average]) -> str:
     if ties > len(shown):
         shown.append(f"and {count_text(ties - len(shown), 'other')}")
     return f"Lowest mean regret, not separated by {seeds}: {'; '.join(shown)}."
-
-
-def _too_few(run: Run) -> str:
-    seeds = count_text(len(run.seeds), "seed")
-    return f"{seeds} cannot rank policies; {LEAST_SEEDS} or more can."
 
 
 def _rivals(run: Run, ranking: Mapping[str, Average]) -> dict[str, Average]:

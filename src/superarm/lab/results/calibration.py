@@ -1,7 +1,7 @@
 """Whether forecasts were true: shares of rewards inside the intervals of audited policies.
 
 =================  ==============================================================
-p                  nominal level of a central interval: 50, 90, 95 %
+p                  nominal level of a central interval, one of ``LEVELS``
 c                  ``observed``: share of arms, or of choices, inside their intervals
 m                  how many arms or choices were judged
 d                  inside or not (1 or 0), minus c
@@ -22,7 +22,7 @@ So it is where feedback comes late or is lost: choices that are made before it a
 Between groups nothing is correlated, so that m² Var(c) = Σ_groups Var(Σ d), and the design effect is
 D = Σ_groups (Σ d)² / Σ d² [kish1965survey], corrected for the mean of G groups by G/(G − 1); at least
 1, and at most what it is where all of a group lies inside or outside together. A share near 1 shows
-little of D (of five seeds at 100 % all d are 0), so that the largest D of the three levels counts: what
+little of D (of five seeds at 100 % all d are 0), so that the largest D of all levels counts: what
 goes together at 95 % goes together at 50 %, too. Where each group is a single choice, D is 1.
 
 If the intervals were right, c N would be a binomial count of N at p; its exact tails fit shares near 1,
@@ -42,7 +42,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from superarm.core import LEVELS, QUANTILES, Floats, Ints
+from superarm.core import AT_95, LEVELS, QUANTILES, Floats, Ints
 from superarm.lab.simulation.run import Run
 
 from .formats import count_text
@@ -208,7 +208,7 @@ def words_of(run: Run) -> Words:
 
 
 Calibration = Mapping[str, tuple[IntervalCoverage, ...]]
-"""One policy's coverage at 50, 90 and 95 %, by subject; empty where that is unknown."""
+"""One policy's coverage at each of ``LEVELS``, by subject; empty where that is unknown."""
 _FAR = 0.05  # a share so far from its level matters to those who rely on it
 
 
@@ -437,7 +437,7 @@ def _calibration_panel(
     series = [Series("nominal", nominal, np.zeros_like(nominal), PolicyStyle(7, 2))]
     for policy, levels in coverages.items():
         if levels:
-            label = f"{policy}  {100.0 * levels[-1].observed:.1f}"
+            label = f"{policy}  {100.0 * _at_95(levels).observed:.1f}"
             away = [100.0 * (level.observed - level.level) for level in levels]
             half = np.array([200.0 * level.stderr for level in levels])
             curve = Series(label, nominal, np.array(away), styles[policy], half)
@@ -451,6 +451,11 @@ def _calibration_panel(
     )
 
 
+def _at_95(coverages: Sequence[IntervalCoverage]) -> IntervalCoverage:
+    """The coverage of the 95 % intervals."""
+    return next(each for each in coverages if each.level == LEVELS[AT_95])
+
+
 def forecast_warnings(run: Run) -> list[str]:
     """A line for each policy whose 95 % intervals contained far too few choices.
 
@@ -462,7 +467,7 @@ def forecast_warnings(run: Run) -> list[str]:
     for policy, calibration in calibrations(run).items():
         levels = calibration[words.choices]
         if levels:
-            coverages[policy] = levels[-1]
+            coverages[policy] = _at_95(levels)
     limit = chance_limit(len(coverages))
     warnings = []
     for policy, coverage in coverages.items():

@@ -94,6 +94,19 @@ def power_text(exponent: float) -> str:
     return "t" + f"{exponent:z.2f}".translate(_RAISED)
 
 
+def bound_text(share: float, digits: int = 3) -> str:
+    """How much of a bound was used.
+
+    Args:
+        share: The share of the bound.
+        digits: The number of significant digits.
+
+    >>> bound_text(0.6432)
+    '64.3 % of the bound'
+    """
+    return f"{significant(100.0 * share, digits)} % of the bound"
+
+
 def count_text(count: int, noun: str) -> str:
     """``1 seed``, ``2 seeds``.
 

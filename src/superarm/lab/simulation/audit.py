@@ -6,11 +6,11 @@ rewards are seen.
 
 ======================  =============================================================
 ``within``              share of the chosen arms whose reward lay inside their central
-                        50, 90 and 95 % intervals, (T, 3)
-``first``               the same share of the arms that were chosen for the first time, (T, 3);
+                        intervals of ``LEVELS``, (T, levels)
+``first``               the same share of the arms that were chosen for the first time, (T, levels);
                         ``firsts`` is how many they were, (T,)
 ``true_within``         share of the chosen arms whose expected reward, the truth, lay inside the
-                        intervals of the latent mean, (T, 3): noise plays no part in it
+                        intervals of the latent mean, (T, levels): noise plays no part in it
 ``score``               (observed total − forecast) / its standard deviation, (T,); where a policy
                         states intervals of its own, as far out as a normal's that just hold it
 ``true_score``          (expected total − forecast) / the latent standard deviation, (T,)

@@ -130,7 +130,11 @@ def _check_choice(key: str, value: Any, where: str) -> None:
 def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
     """Return the spec, or raise :class:`StateError`."""
     schema = spec.get("schema") if isinstance(spec, dict) else None
-    if not isinstance(spec, dict) or schema != SCHEMA:
+    if not isinstance(spec, dict) or schema is None:
+        raise StateError(
+            f"{path} is not the description of a run (no schema); run again into a new directory"
+        )
+    if schema != SCHEMA:
         raise StateError(
             f"{path} has schema {schema!r}; this version of superarm reads schema {SCHEMA}"
         )
@@ -141,7 +145,9 @@ def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
         _check_parameters(spec)
         _check_metrics(spec)
     except SpecError as error:
-        raise StateError(f"{path}: {error}; undo the change, or run again") from None
+        raise StateError(
+            f"{path}: {error}; restore the file, or run again into a new directory"
+        ) from None
     _check_sizes(spec, path)
     _check_policy_names(spec, path)
     return spec

@@ -47,6 +47,7 @@ class Lesson:
         refused: Reasons, by the names of vehicle and trip.
         warnings: What looks wrong with the log.
         raw: How many trips this call learned whose energies include kinetic energy.
+        parts: How many trips the posterior gained; a trip that jumps counts as several.
     """
 
     policy: IndexPolicy
@@ -55,6 +56,7 @@ class Lesson:
     refused: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     raw: int = 0
+    parts: int = 0
 
     @property
     def posterior(self) -> RoadGP:
@@ -131,7 +133,7 @@ def road_mismatch(posterior: RoadGP, graph: LineGraph) -> str | None:
     ours = describe(graph.turn_graph)
     theirs = describe(posterior.kernel)["network"]
     if len(graph) != len(posterior.sizes):
-        return f"this network has {len(graph):,} edges, the state's has {len(posterior.sizes):,}"
+        return f"{len(posterior.sizes):,} edges; this one has {len(graph):,}"
     if difference(ours["turns"], theirs.get("turns")):
         return "the turns between roads differ"
     if difference(ours["length"], theirs.get("length")):
@@ -189,8 +191,8 @@ def learn_trips(
         learned[step] = examined
         if examined.jump:
             warnings.append(examined.jump)
+    parts: list[Trips] = []
     if learned:
-        parts: list[Trips] = []
         for step, examined in learned.items():
             reading = readings[step]
             parts += split_trip(reading.learned, examined.jumps)
@@ -204,6 +206,7 @@ def learn_trips(
         refused=refused,
         warnings=tuple(warnings),
         raw=sum(readings[step].raw for step in learned),
+        parts=len(parts),
     )
 
 
@@ -310,8 +313,8 @@ def _road_posterior(
     mismatch = road_mismatch(posterior, graph)
     if mismatch is not None:
         raise StateError(
-            f"this state was learned on another road network: {mismatch}; pass the network and "
-            "elevation that it was learned on"
+            f"this state was learned on another road network ({mismatch}). Pass the same network and "
+            "elevation (--net, --elevation)"
         )
     for name, value in options.items():
         learned_with = getattr(posterior, name)

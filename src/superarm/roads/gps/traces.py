@@ -88,7 +88,7 @@ def to_metres(network: RoadNetwork, lon_lat: Floats) -> Floats:
         network: The roads.
         lon_lat: Degrees, (p, 2).
     """
-    known = mercator(network.on_earth("give places in metres"))  # (j,)
+    known = mercator(network.on_earth("; pass places in metres"))  # (j,)
     target = network.junctions[:, :2] @ COMPLEX  # (j,)
     middle = known.mean()
     offsets = known - middle

@@ -140,7 +140,7 @@ class XmlFile:
 def require_file(path: Path) -> None:
     """Raise an error unless ``path`` is a file."""
     if not path.exists():
-        raise MissingDataError(f"{path} does not exist; check the path")
+        raise MissingDataError(f"{path}: file not found")
     if not path.is_file():
         raise InputError(f"{path} is not a file")
 

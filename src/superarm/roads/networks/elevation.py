@@ -172,9 +172,7 @@ def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
         network: The roads, with longitudes and latitudes.
         tiles: Tiles, files or folders of files.
     """
-    advice = (
-        "tiles need longitudes and latitudes, which a SUMO network has if it is in UTM"
-    )
+    advice = ": tiles need longitudes and latitudes, which a SUMO network has if it is in UTM"
     lon, lat = network.on_earth(advice).T
     heights = np.full(len(lon), np.nan)
     covered = np.zeros(len(lon), dtype=bool)
@@ -197,7 +195,7 @@ def _require_heights(network: RoadNetwork, has_height: Bools, where: str) -> Non
         return
     missing = ~has_height
     first = int(np.argmax(missing))
-    lon, lat = network.on_earth("tiles need longitudes and latitudes")[first]
+    lon, lat = network.on_earth(": tiles need longitudes and latitudes")[first]
     corner = _Corner(west=int(np.floor(lon)), south=int(np.floor(lat)))
     raise InputError(
         f"{network.name}: {int(missing.sum())} of {len(missing)} junctions lie {where}; the first is "

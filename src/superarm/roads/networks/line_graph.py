@@ -112,6 +112,10 @@ class LineGraph(Graph, Rebuildable):
         if alike:
             suggestions = " or ".join(repr(other_id) for other_id in alike)
             message += f"; did you mean {suggestions}?"
+        elif not any(self.network.street_names or ()):
+            message += " and no street names; use an edge id"
+            if self.network.lon_lat is not None:
+                message += " or latitude,longitude"
         raise UnknownArmError(message)
 
     @cached_property

@@ -326,7 +326,7 @@ class Places:
 
     @property
     def _lon_lat(self) -> Floats:
-        return self.graph.network.on_earth("name edges by their ids")
+        return self.graph.network.on_earth("; use edge ids")
 
     @cached_property
     def _scale(self) -> float:

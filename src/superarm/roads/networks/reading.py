@@ -36,11 +36,11 @@ def read_network(
             (:mod:`superarm.roads.networks.cache`); by default unless ``SUPERARM_CACHE`` is 0.
     """
     if flat and elevation is not None:
-        raise InputError("elevation and flat exclude each other; choose one")
+        raise InputError("pass either elevation or flat, not both")
     path = Path(path)
     name = path.name.lower()
     if not path.exists():
-        raise MissingDataError(f"{path} does not exist; check the path")
+        raise MissingDataError(f"{path}: file not found")
     if path.is_file() and name.endswith(OSM_FILES):
         return read_osm(path, elevation=elevation, flat=flat, cache=cache)
     if path.is_dir():

@@ -25,8 +25,9 @@ import numpy as np
 
 from superarm.core import Bools, Floats, Ints
 from superarm.core.display import Displayable
-from superarm.core.errors import InfeasibleError, InputError, ShapeError
+from superarm.core.errors import InfeasibleError, InputError, ShapeError, SpecError
 from superarm.core.inputs import require_choice
+from superarm.core.registry import suggestion
 from superarm.roads.energy.junctions import Signal
 
 from .line_graph import LineGraph, largest_part
@@ -272,13 +273,10 @@ class RoadNetwork(Displayable, Rebuildable):
         """Return ``lon_lat``, (j, 2), or raise an error if it is not known.
 
         Args:
-            advice: What the error advises.
+            advice: The end of the error message: what needs the reference, or what to do.
         """
         if self.lon_lat is None:
-            raise InputError(
-                f"{self.name} has no geographic reference: it does not say where on Earth it is; "
-                f"{advice}"
-            )
+            raise InputError(f"{self.name} has no geographic reference{advice}")
         return self.lon_lat
 
     def line_graph(
@@ -298,9 +296,12 @@ class RoadNetwork(Displayable, Rebuildable):
         turns_allowed = self.turn_permits.get(vehicle_class)
         if allowed is None or turns_allowed is None:
             classes = sorted(set(self.permits) & set(self.turn_permits))
-            raise InputError(
-                f"{self.name} has no vehicle class {vehicle_class!r}; it has {classes}"
-            )
+            advice = suggestion(vehicle_class, classes)
+            if vehicle_class in VEHICLE_CLASSES:
+                message = f"{self.name} has no vehicle class {vehicle_class!r}"
+            else:
+                message = f"unknown vehicle class {vehicle_class!r}"
+            raise SpecError(f"{message}; {advice}")
         if not isinstance(uturns, bool):
             require_choice(uturns, "uturns", ("dead-ends",))
         first, second = self.connections.T

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from superarm.core import LEVELS, Floats, State
+from superarm.core import AT_95, LEVELS, Floats, State
 from superarm.core.errors import StateError
 from superarm.core.inputs import as_features, as_vector
 
@@ -38,7 +38,7 @@ class TrackRecord(NamedTuple):
     @property
     def holds(self) -> bool:
         """Whether the share is at most three standard errors below 95 %."""
-        level = LEVELS[-1]
+        level = LEVELS[AT_95]
         trips = max(self.trips, 1)
         variance = level * (1.0 - level) / trips
         standard_error = float(np.sqrt(variance))
@@ -57,10 +57,10 @@ class IntervalCalibration:
         self._most_scores = most_scores
         self._scores = np.empty(0)
         self._levels = np.array(LEVELS)
-        self._inside = np.empty((0, len(LEVELS)))  # shares, trip by trip
+        self._inside = np.empty((0, len(LEVELS)))  # shares, (trips, levels)
 
     def widths(self) -> Floats:
-        """Half-widths of the central intervals of ``LEVELS``, in standard deviations, (3,)."""
+        """Half-widths of the central intervals of ``LEVELS``, in standard deviations, (levels,)."""
         own_scores = self._scores
         own_weights = np.ones(len(own_scores))
         prior_weights = np.full(_NORMAL, _PRIOR_SCORES / _NORMAL)
@@ -85,7 +85,7 @@ class IntervalCalibration:
             scores: One or more, (k,).
         """
         is_inside = scores[:, None] <= self.widths()
-        inside = is_inside.mean(axis=0)  # shares, (3,)
+        inside = is_inside.mean(axis=0)  # shares, (levels,)
         too_few = np.array(LEVELS) - inside
         moved = self._levels + _STEP * too_few
         highest = 1.0 + _STEP
@@ -98,7 +98,7 @@ class IntervalCalibration:
     @property
     def track_record(self) -> TrackRecord:
         """The record of the latest trips."""
-        inside = self._inside[:, -1]
+        inside = self._inside[:, AT_95]
         trips = len(inside)
         share = float(inside.mean()) if trips else 1.0
         return TrackRecord(trips, share)

@@ -87,7 +87,7 @@ _LOG_2_PI = np.log(2.0 * np.pi)
 
 @register("posterior", "roads")
 class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
-    """The exact posterior of a fleet's energies; the module's docstring describes the model.
+    """Exact posterior of a fleet's road energies, shared by all vehicles.
 
     Keys are feature rows with nine columns (:class:`~superarm.roads.rows.Column`): road, expected Wh,
     the terms rolling, time, drag and climb in Wh, the mass ratio, the variance that signals

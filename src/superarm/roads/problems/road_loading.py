@@ -78,7 +78,7 @@ def load_roads(
         city_seed: Which of the generated cities.
         elevation: An SRTM tile or a folder of them; their heights replace the network's.
         flat: Whether heights are left out.
-        vehicle_class: Whose roads are used.
+        vehicle_class: Vehicle class that the roads must admit.
         junctions: Whether to read what lies within junctions, too.
     """
     _require_kind("flat", flat, bool, "true or false")
@@ -153,7 +153,7 @@ def _load_roads(
     if network == "city":
         if elevation is not None:
             raise InputError(
-                "a generated city is nowhere on Earth: leave elevation out"
+                "a generated city has no geographic location; omit elevation"
             )
         city = generate_city(edges=edges, seed=city_seed)
         if flat:
@@ -169,8 +169,7 @@ def _load_roads(
         if not network_stamps:
             names = ", ".join([*REAL_NETWORKS, "city"])
             raise InputError(
-                f"there is no network {network!r}; choose {names}, "
-                "or give the path of a network file"
+                f"{network!r} is neither a file nor a known network ({names})"
             )
     try:
         roads = read_network(path, elevation=elevation, flat=flat)

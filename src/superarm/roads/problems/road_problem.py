@@ -66,7 +66,7 @@ class RoadProblem(RoadWorld):
         start: Id of the first edge; without it and ``goal``, two edges far apart are chosen.
         goal: Id of the last edge; without start and goal, two edges far apart are chosen.
         elevation: An SRTM tile, or a folder of them, whose heights replace those of the network.
-        flat: Whether all roads are at one height, whatever the network says.
+        flat: Whether all roads are at one height, even if the network has heights.
         mass: Mass of the vehicle that drives, kg.
         auxiliary_power: Power for heating and the like, W.
         rolling_resistance: Coefficient of rolling resistance; higher on wet or rough roads.

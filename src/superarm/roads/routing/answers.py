@@ -258,7 +258,7 @@ def _line(
 
     From the share ``begin`` of the first edge to the share ``end`` of the last.
     """
-    lon_lat = network.on_earth("as_json (--json) needs no reference")
+    lon_lat = network.on_earth(", so it has no GeoJSON; use --json (as_json)")
     last = len(edges) - 1
     courses = []
     for number, edge in enumerate(edges):

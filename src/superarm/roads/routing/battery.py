@@ -230,7 +230,7 @@ def read_vehicle(path: str | Path) -> VehicleFile:
             file = before
         name = after
     if not Path(file).exists():
-        raise SpecError(f"vehicle file {file} does not exist")
+        raise SpecError(f"{file}: file not found")
     vehicles = read_vehicles(file)
     if name in vehicles:
         return vehicles[name]

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from superarm.core import Floats, Ints
+from superarm.core import AT_95, Floats, Ints
 from superarm.roads.energy import RoadScales, Vehicle
 from superarm.roads.networks import LineGraph
 from superarm.roads.posterior import IntervalCalibration, TrackRecord
@@ -156,7 +156,7 @@ class ModelEnergies:
         rows = road_rows(graph, recuperating, 0)
         sizes = road_sizes(graph)
         widths = IntervalCalibration(1).widths()  # as before the first trip
-        width = float(widths[-1])
+        width = float(widths[AT_95])
 
         def spread(parts: RouteParts) -> float:
             partial, noise = parts.rows(rows)

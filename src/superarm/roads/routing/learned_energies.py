@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Forecast, Offer, State
+from superarm.core import AT_95, Arms, Floats, Forecast, Offer, State
 from superarm.core.errors import InputError, StateError
 from superarm.core.registry import HasParameters, describe, difference
 from superarm.core.states import load_state, loaded
@@ -30,6 +30,12 @@ from .battery import VEHICLE
 from .energy_beliefs import EdgeEnergies, EnergySource, RouteParts, When
 
 _HOURS_PER_DAY = 24.0
+_MISMATCHES = {
+    "length": "the lengths of roads differ",
+    "speed": "speed limits differ",
+    "rise": "heights differ, or only one network has heights",
+    "turns": "the turns between roads differ",
+}
 
 
 class LearnedEnergies(ABC):
@@ -95,6 +101,9 @@ class VehicleEnergies(LearnedEnergies):
         self.timed = trips_a_day is not None
 
     def mismatch(self, graph: LineGraph) -> str | None:
+        edges = len(self._energy.length)
+        if len(graph) != edges:
+            return f"{edges:,} edges; this one has {len(graph):,}"
         oracle = ShortestPath(successors=graph.turn_graph)
         successors = describe(oracle)["successors"]
         learned_successors = describe(self._policy.oracle).get("successors", {})
@@ -110,7 +119,10 @@ class VehicleEnergies(LearnedEnergies):
             "rise": self._energy.rise,
             "turns": learned_successors.get("turns"),
         }
-        return difference(ours, theirs)
+        for key, message in _MISMATCHES.items():
+            if difference(ours[key], theirs[key]):
+                return message
+        return None
 
     def energies(self, depart: When | None) -> EdgeEnergies:
         assert self._graph is not None
@@ -199,11 +211,11 @@ class FleetEnergies(LearnedEnergies):
         posterior = self._policy.posterior
         if isinstance(posterior, RoadGP):
             _, trip_widths = posterior.widths()
-            width = float(trip_widths[-1])
+            width = float(trip_widths[AT_95])
             _, std = posterior.total(partial)
         else:
             forecast = self._forecast(offer, partial)
-            width = float(forecast.total_widths[-1])
+            width = float(forecast.total_widths[AT_95])
             _, std = forecast.total()
             if forecast.noise_cov is None:
                 # The same noise for every edge, whole or not.
@@ -238,7 +250,7 @@ def _half_width(forecast: Forecast, shares: Floats) -> float:
     belief_variance = float(shares @ forecast.cov @ shares)
     variance = belief_variance + noise_variance
     std = float(np.sqrt(max(variance, 0.0)))
-    width = float(forecast.total_widths[-1])
+    width = float(forecast.total_widths[AT_95])
     return width * std
 
 

@@ -87,8 +87,8 @@ def find_roads(roads: RequestedRoads, learned: LearnedEnergies) -> LineGraph:
             return graph
         mismatches.append(mismatch)
     raise StateError(
-        f"{learned.label} was learned on another road network: {mismatches[0]}; pass the network and "
-        "elevation that it was learned on"
+        f"{learned.label} was learned on another road network ({mismatches[0]}). Pass the same network "
+        "and elevation (--net, --elevation)"
     )
 
 

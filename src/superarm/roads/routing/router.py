@@ -77,9 +77,9 @@ class Router:
             its own vehicle and model; where energies drift, they are those of its next round. A
             fleet's state works for any ``vehicle``.
         vehicle: The vehicle; by default ``Vehicle()``, a car.
-        vehicle_class: Whose roads are used.
+        vehicle_class: Vehicle class that the roads must admit.
         battery: Its charge is forecast along every route.
-        routing: How costs are made non-negative.
+        routing: How negative edge costs are handled.
         elevation: An SRTM tile or a folder of them; their heights replace the network's.
         settings: Parameters of the roads (``uturns``, ``flat``) and, without a state, of the vehicle
             (``mass`` …).
@@ -178,7 +178,7 @@ class Router:
             closed: Ids of edges, or names of streets, that are not used.
             depart: "HH:MM", or a date and time; it matters where ``source.timed``.
             charge: What the battery holds at the start, in Wh or as "80%".
-            anyway: Whether to return a route on which the battery may run empty.
+            anyway: Whether to return a route on which the charge may fall below the reserve.
         """
         start_end = self._end(start, share_of_edges=0.0)
         goal_end = self._end(goal, share_of_edges=1.0)
@@ -403,28 +403,23 @@ class Router:
         return f"{match.place}: edge {self.graph.ids[edge]}{how}, {where}"
 
     def _describe_shortfall(self, priced: _PricedRoute) -> str:
-        """Where the battery may run empty, and what to do."""
+        """Where the charge may fall below the reserve, and what to do."""
         charge = priced.charge
         assert charge is not None
         leg = priced.leg
-        ids = self.graph.ids
         count = charge.worst  # edges up to the worst place
         stretch = RoutePath(leg.edges[:count], leg.shares[:count])
         kilometres = replace(leg, way=stretch).length / 1000.0
         worst_edge = leg.edges[max(count - 1, 0)]
-        first = ids[leg.edges[0]]
-        goal = ids[leg.edges[-1]]
-        worst = ids[worst_edge]
+        worst = self.graph.ids[worst_edge]
         needed = float(charge.level[0]) + charge.missing
-        advice = "charge on the way"
+        advice = "Charge on the way"
         if needed <= self.battery.capacity and charge.lost == 0.0:
-            advice = f"start with {needed:.0f} Wh"
+            advice = f"Start with at least {needed:,.0f} Wh"
         return (
-            f"the battery may run empty from edge {first} to edge {goal}: after "
-            f"edge {worst}, {kilometres:.2f} km from the start, its expected charge is "
-            f"{charge.level[count]:.0f} Wh, and at 95 % as little as {charge.lowest:.0f} Wh, "
-            f"{charge.missing:.0f} Wh below the reserve of {self.battery.reserve:.0f} Wh; {advice}, or "
-            "print the route anyway (--anyway)"
+            f"the charge may fall below the reserve of {self.battery.reserve:,.0f} Wh: after edge "
+            f"{worst} ({kilometres:.2f} km) it is {charge.level[count]:,.0f} Wh, 95 % interval down to "
+            f"{charge.lowest:,.0f} Wh. {advice}, or pass --anyway (anyway=True)"
         )
 
 
@@ -449,7 +444,7 @@ def find_route(
         closed: Ids of edges, or names of streets, that are not used.
         depart: "HH:MM", or a date and time.
         charge: What the battery holds at the start, in Wh or as "80%".
-        anyway: Whether to return a route on which the battery may run empty.
+        anyway: Whether to return a route on which the charge may fall below the reserve.
         router: Other arguments of :class:`Router`.
 
     >>> from superarm.roads.networks import generate_city

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from superarm.core.errors import SpecError
-from superarm.core.registry import require_kind
+from superarm.core.registry import require_kind, suggestion
 
 from . import gaps, margins, sweeps
 from .margins import ABOVE, BELOW, Limit, Margin
@@ -96,20 +96,20 @@ def check_claim(claim: object, where: str) -> None:
 def _check_keys(claim: Claim, place: str) -> None:
     """Whether the check exists and has the keys that it takes."""
     name = claim.get("check")
+    if name is None:
+        raise SpecError(f"{place} needs a check; {suggestion('', CHECKS)}")
     if not isinstance(name, str) or name not in CHECKS:
-        raise SpecError(
-            f"{place} has the check {name!r}; choose one of {sorted(CHECKS)}"
-        )
+        raise SpecError(f"{place}: unknown check {name!r}; {suggestion(name, CHECKS)}")
     needed = set(CHECKS[name].needed)
     optional = set(CHECKS[name].optional)
     keys = set(claim) - set(_KEYS_OF_ALL)
-    if needed <= keys <= needed | optional:
-        return
-    also = f" and may have {sorted(optional)}" if optional else ""
-    raise SpecError(
-        f"{place}: the check {name!r} takes {sorted(needed)}{also}, "
-        f"but {sorted(keys)} are given"
-    )
+    for key in sorted(keys - needed - optional):
+        choices = (needed | optional) - keys
+        advice = suggestion(key, choices) if choices else "omit it"
+        raise SpecError(f"{place}: check {name!r} has no parameter {key!r}; {advice}")
+    if missing := sorted(needed - keys):
+        listing = " and ".join(map(repr, missing))
+        raise SpecError(f"{place}: check {name!r} needs {listing}")
 
 
 def _check_kinds(claim: Claim, place: str) -> None:

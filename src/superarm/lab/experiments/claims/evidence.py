@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from superarm.lab.results.formats import count_text, plus_minus, significant
+from superarm.lab.results.formats import plus_minus, significant
 from superarm.lab.results.settings import sharing_of
 from superarm.lab.results.verdicts import (
     LEAST_SEEDS,
@@ -42,17 +42,16 @@ def decide(totals: Totals) -> Decision:
     evidence = "; ".join(_totals_texts(totals))
     seeds = len(totals.run.seeds)
     if seeds < LEAST_SEEDS:
-        few = f"{count_text(seeds, 'seed')} cannot decide, {LEAST_SEEDS} or more can"
-        return Decision("undecided", f"{evidence}; undecided: {few}")
+        return Decision("undecided", f"{evidence}; needs at least {LEAST_SEEDS} seeds")
     check = CHECKS[totals.claim["check"]]
     margins = list(check.margins(totals))
     sharing = sharing_of(totals.run, totals.settings)
     if sharing.independent < LEAST_SEEDS:
         few = (
-            f"these {seeds} seeds are worth {sharing.independent:.1f} independent ones, "
-            f"{LEAST_SEEDS} or more can decide"
+            f"needs at least {LEAST_SEEDS} independent seeds; these {seeds} are worth "
+            f"{sharing.independent:.1f}"
         )
-        return Decision("undecided", f"{evidence}; undecided: {few}")
+        return Decision("undecided", f"{evidence}; {few}")
     strengths = [margin.strength(sharing, len(margins)) for margin in margins]
     strength = min(strengths)
     weakest = margins[strengths.index(strength)]

@@ -25,7 +25,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints, Offer
 from superarm.lab.experiments.claims import Verdict, Word
-from superarm.lab.results.formats import count_text, mean_text, significant
+from superarm.lab.results.formats import bound_text, count_text, mean_text, significant
 from superarm.lab.results.roads import schedule_of
 from superarm.lab.results.settings import feedback_at_once
 from superarm.lab.results.verdicts import LEAST_SEEDS, lead_of
@@ -229,7 +229,7 @@ def _widths(recorded: RecordedRun, replays: dict[str, list[_Replay]]) -> Verdict
     return Verdict(
         "Lemma A.3: the widths Σ√β_t·σ add up to at most √(2(λ* + ς²)·T·K·β_T·I)",
         word_of_share(used[tightest], _ROUNDING),
-        f"{where}at most {significant(used[tightest])} of what is allowed ({tightest})",
+        f"{where}at most {bound_text(used[tightest])} ({tightest})",
     )
 
 

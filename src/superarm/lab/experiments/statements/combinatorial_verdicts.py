@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from superarm.lab.experiments.claims import Verdict, Word
-from superarm.lab.results.formats import count_text, significant
+from superarm.lab.results.formats import bound_text, count_text, significant
 from superarm.lab.results.verdicts import lead_of
 
 from .combinatorial_replay import LEVELS, Replay
@@ -122,4 +122,4 @@ def _used_text(share: float) -> str:
     """The largest share in words; below zero, super arms were better than the oracle guarantees."""
     if share < 0.0:
         return "below zero throughout: better than the oracle guarantees"
-    return f"at most {significant(share)} of what is allowed"
+    return f"at most {bound_text(share)}"

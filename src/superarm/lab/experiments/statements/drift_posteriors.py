@@ -14,7 +14,7 @@ from superarm.core.errors import InputError
 from superarm.kernels import Temporal
 from superarm.lab.experiments.claims import Verdict
 from superarm.lab.problems import DriftingFunction
-from superarm.lab.results.formats import count_text, significant
+from superarm.lab.results.formats import bound_text, count_text, significant
 from superarm.lab.theory import Mismatch, mismatch_bounds
 from superarm.models import Model
 from superarm.models.worlds import World
@@ -127,8 +127,8 @@ def judge_mismatch(
         std = max(share.std for share in used)
         evidence = (
             f"{recorded.where(index)}{policy}, N = {block}: without forgetting since the last reset, "
-            f"means differ by at most {significant(mean, 2)} of what is allowed, and standard "
-            f"deviations by at most {significant(std, 2)}"
+            f"means differ by at most {bound_text(mean, 2)}, and standard "
+            f"deviations by at most {bound_text(std, 2)}"
         )
         # Standard deviations are between 0 and the prior's, and so are their differences.
         features = world.offer(1).arms.features

@@ -147,10 +147,9 @@ def few_seeds_text(run: Run) -> str:
     Args:
         run: a finished run.
     """
-    seeds = len(run.seeds)
-    if seeds >= LEAST_SEEDS:
+    if len(run.seeds) >= LEAST_SEEDS:
         return ""
-    return f"; undecided: {count_text(seeds, 'seed')} cannot decide, {LEAST_SEEDS} or more can"
+    return f"; needs at least {LEAST_SEEDS} seeds"
 
 
 def too_few_text(word: Word, failures: int, delta: float) -> str:
@@ -164,4 +163,4 @@ def too_few_text(word: Word, failures: int, delta: float) -> str:
     if word != "undecided" or failures:
         return ""
     needed = trials_needed(delta)
-    return f"; too few seeds to decide, {needed} without a failure would"
+    return f"; deciding needs {count_text(needed, 'seed')} without a failure"

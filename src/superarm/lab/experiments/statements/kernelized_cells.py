@@ -14,7 +14,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.lab.experiments.claims import Verdict
-from superarm.lab.results.formats import count_text, significant
+from superarm.lab.results.formats import bound_text, count_text, significant
 
 from .judging import (
     FailureTails,
@@ -42,8 +42,8 @@ class UsedShares(NamedTuple):
     def worst_text(self) -> str:
         """The largest share, in words."""
         worst = int(np.argmax(self.shares))
-        share = significant(self.shares[worst])
-        return f"at most {share} of what is allowed ({self.policy}, seed {self.seeds[worst]})"
+        share = bound_text(self.shares[worst])
+        return f"at most {share} ({self.policy}, seed {self.seeds[worst]})"
 
 
 class Cells(NamedTuple):
@@ -112,17 +112,19 @@ def judge_probable(text: str, used: UsedShares, delta: float, size: str) -> Verd
     tails = failure_tails(failed, len(used.seeds), delta)
     word = tails.word()
     evidence = (
-        f"{used.worst_text}; it fails in {failed} of {size}; if a share δ = {delta:g} of all runs failed, "
-        f"{_tail_text(tails)}"
+        f"{used.worst_text}; it fails in {failed} of {size}; if {significant(100.0 * delta)} % of all "
+        f"runs failed, {_tail_text(tails, failed, len(used.seeds))}"
     )
     evidence += too_few_text(word, failed, delta)
     return Verdict(f"{text} (probability 1 − δ)", word, evidence)
 
 
-def _tail_text(tails: FailureTails) -> str:
+def _tail_text(tails: FailureTails, failed: int, seeds: int) -> str:
     """The smaller tail, in words."""
+    failures = f"{count_text(failed, 'failure')} in {count_text(seeds, 'seed')}"
     if tails.as_many < tails.as_few:
         probability = significant(tails.as_many, 2)
-        return f"so many failures would have probability {probability}"
+        return f"at least {failures} would have probability {probability}"
     probability = significant(tails.as_few, 2)
-    return f"so few failures would have probability {probability}"
+    or_fewer = "at most " if failed else ""
+    return f"{or_fewer}{failures} would have probability {probability}"

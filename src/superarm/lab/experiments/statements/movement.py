@@ -16,7 +16,7 @@ from superarm.core.streams import stream
 from superarm.lab import theory
 from superarm.lab.experiments.claims import Verdict, Word
 from superarm.lab.problems import MovementProblem
-from superarm.lab.results.formats import count_text, significant
+from superarm.lab.results.formats import bound_text, count_text, significant
 from superarm.lab.results.verdicts import LEAST_SEEDS
 
 from .judging import EXACT_POSTERIORS, ROUNDING, failure_tails, word_if, word_of_share
@@ -131,7 +131,7 @@ def _learning(
     yield Verdict(
         "Eqs. 58 to 60: Σ⟨σ_m, l(z)⟩ ≤ √(NH Σ⟨σ²_m, l(z)⟩)",
         word_of_share(worst),
-        f"at most {worst:.3g} of what is allowed",
+        f"at most {bound_text(worst)}",
     )
 
 
@@ -169,7 +169,7 @@ def _stale_variances(cells: list[ReplayedCell], H: int) -> Iterator[Verdict]:
         "Eq. 53, as printed: Σσ²_m ≤ exp(γ_{H−1})Σσ²_{h,m} in every episode (in general it needs "
         "exp(2γ_{H−1}))",
         _word_by_less(max(printed_episodes) <= 1.0 + ROUNDING),
-        f"at most {max(printed_episodes):.3g} of what is allowed in "
+        f"at most {bound_text(max(printed_episodes))} in "
         f"{count_text(len(printed_episodes), 'episode')}, with a lower bound of γ_{{H−1}} in its place",
     )
     derived = []
@@ -181,7 +181,7 @@ def _stale_variances(cells: list[ReplayedCell], H: int) -> Iterator[Verdict]:
         "Eq. 56, with exp(2 max ln(σ_m/σ_{h,m})) and the information gained in place of their bounds: "
         "Σσ²_m ≤ exp(…) · 2I/ln(1 + 1/λ)",
         word_of_share(max(derived)),
-        f"at most {max(derived):.3g} of what is allowed",
+        f"at most {bound_text(max(derived))}",
     )
     printed = []
     for cell in cells:
@@ -191,7 +191,7 @@ def _stale_variances(cells: list[ReplayedCell], H: int) -> Iterator[Verdict]:
         "Eq. 56, as printed: Σσ²_m ≤ 2 exp(γ_H)γ_{HN}, with the information gained for γ_{HN} (in "
         "general it does not hold)",
         _word_by_less(max(printed) <= 1.0 + ROUNDING),
-        f"at most {max(printed):.3g} of what is allowed, with a lower bound of γ_H in its place",
+        f"at most {bound_text(max(printed))}, with a lower bound of γ_H in its place",
     )
 
 
@@ -208,7 +208,7 @@ def _expected_variances(cells: list[ReplayedCell], H: int, delta: float) -> Verd
         sum(share > 1.0 for share in shares),
         len(cells),
         delta,
-        f"at most {max(shares):.3g} of what is allowed",
+        f"at most {bound_text(max(shares))}",
     )
 
 
@@ -244,7 +244,7 @@ def _competitive(cells: list[ReplayedCell]) -> Iterator[Verdict]:
         "Eq. 13 on the tree, with costs before the step: Σ‖z_t − z_{t−1}‖ ≤ a Σ⟨c_t, z_{t−1}⟩ + b in "
         "every episode (with costs after the step, no such a and b exist)",
         word_of_share(share),
-        f"at most {share:.3g} of what is allowed; in total {times:.3g} times the costs before the step",
+        f"at most {bound_text(share)}; in total {times:.3g} times the costs before the step",
     )
 
 
@@ -260,7 +260,7 @@ def _coverage(
         len(cells),
         delta,
         f"B = {world.model.norm_bound:.3g} in the first seed; |μ_t − f| is at most "
-        f"{max(cell.band for cell in cells):.3g} of what is allowed",
+        f"{bound_text(max(cell.band for cell in cells))}",
     )
 
 
@@ -296,7 +296,7 @@ def _concentration(
         )
         last_allowed = allowed[-1]
         share = float(np.max(last_excess / last_allowed))
-        evidence = f"at most {share:.3g} of what is allowed after "
+        evidence = f"at most {bound_text(share)} after "
         evidence += f"{count_text(len(episodes), 'episode')}, with the largest f as B"
         all_costs = H * (largest + psi) * episodes[-1]
         if last_allowed >= all_costs:
