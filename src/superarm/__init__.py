@@ -17,6 +17,7 @@ if (
     from . import core as core
     from . import kernels as kernels
     from . import lab as lab
+    from . import live as live
     from . import models as models
     from . import movement as movement
     from . import oracles as oracles
@@ -39,6 +40,8 @@ if (
     from .core.serialization import to_json as to_json
     from .core.states import load as load
     from .lab.simulation import simulate as simulate
+    from .live import create_bandit as create_bandit
+    from .live import load_bandit as load_bandit
     from .models import Model as Model
     from .policies import IndexPolicy as IndexPolicy
 
@@ -56,6 +59,8 @@ _HOMES = {
     "to_json": "core.serialization",
     "load": "core.states",
     "simulate": "lab.simulation",
+    "create_bandit": "live",
+    "load_bandit": "live",
     "Model": "models",
     "IndexPolicy": "policies",
 }
@@ -65,6 +70,7 @@ _ROOMS = (
     "core",
     "kernels",
     "lab",
+    "live",
     "models",
     "movement",
     "oracles",

@@ -124,10 +124,14 @@ class Learner(ThreadSafe, SavablePolicy):
         """The largest step with learned feedback; 0 before the first."""
         return self._ledger.last
 
-    def give_up(self) -> None:
-        """Stop waiting for feedback: no chosen arm is pending any more."""
+    def give_up(self, step: int | None = None) -> None:
+        """Stop waiting for feedback: chosen arms are pending no more.
+
+        Args:
+            step: The step of the decision; ``None``: all decisions.
+        """
         with self._lock:
-            self._ledger.give_up()
+            self._ledger.give_up(step)
 
     def learn(
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng

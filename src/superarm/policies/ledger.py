@@ -247,9 +247,16 @@ class Ledger:
         """Whether arms are pending."""
         return bool(self._pending)
 
-    def give_up(self) -> None:
-        """Stop waiting for feedback: no chosen arm is pending any more."""
-        self._pending.clear()
+    def give_up(self, step: int | None = None) -> None:
+        """Stop waiting for feedback: chosen arms are pending no more.
+
+        Args:
+            step: The step of the decision; ``None``: all decisions.
+        """
+        if step is None:
+            self._pending.clear()
+        else:
+            self._pending.pop(step, None)
 
     def pending(self) -> NDArray[Any] | None:
         """Keys of pending arms, those chosen last if there are too many; ``None`` without any."""

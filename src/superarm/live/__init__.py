@@ -1,0 +1,26 @@
+"""Bandits that never forget: ask, act, tell, with every event in a journal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from superarm._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .bandit import Answer as Answer
+    from .bandit import Bandit as Bandit
+    from .bandits import create_bandit as create_bandit
+    from .bandits import load_bandit as load_bandit
+    from .spec import BanditSpec as BanditSpec
+    from .storage import Storage as Storage
+
+_HOMES = {
+    "Answer": "bandit",
+    "Bandit": "bandit",
+    "BanditSpec": "spec",
+    "Storage": "storage",
+    "create_bandit": "bandits",
+    "load_bandit": "bandits",
+}
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -1,0 +1,87 @@
+"""Arms as users have them: arrays, tables, or a table of features by id."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from superarm.core import Arms
+from superarm.core.errors import InputError, UnknownArmError
+from superarm.core.tables import Encoding
+
+from .spec import BanditSpec
+
+ArmId = str | int
+
+
+def as_arms(arms: Any, spec: BanditSpec, named: Arms | None) -> Arms:
+    """The arms that a user offers.
+
+    Args:
+        arms: ``None`` or ids: arms that were named before. A mapping of ids to rows. A table (a
+            data frame, a list of dicts or a dict of columns), if the bandit has an encoding. An
+            array, (n, d), whose arms are numbered from 0. Or ``Arms``.
+        spec: The spec of the bandit.
+        named: Arms that were named before; ``None`` if there are none.
+    """
+    if arms is not None and not isinstance(arms, Arms) and len(arms) == 0:
+        raise InputError("arms is empty; offer at least one arm")
+    offered = _as_arms(arms, spec, named)
+    for arm in offered.ids:
+        require_arm_id(arm)
+    return offered
+
+
+def _as_arms(arms: Any, spec: BanditSpec, named: Arms | None) -> Arms:
+    if isinstance(arms, Arms):
+        return arms
+    if arms is None:
+        return _require_named(named)
+    if _is_list_of_ids(arms):
+        return _select(_require_named(named), list(arms))
+    encoding = spec.encoding
+    if isinstance(arms, Mapping) and not _is_table(arms, encoding):
+        rows = list(arms.values())
+        features = rows if encoding is None else encoding.features(rows)
+        return Arms(ids=list(arms), features=features)
+    if encoding is not None and not isinstance(arms, np.ndarray):
+        return encoding.arms(arms, ids=spec.id_column)
+    return Arms.numbered(arms)
+
+
+def require_arm_id(arm: Hashable) -> None:
+    """Refuse ids that JSON cannot hold.
+
+    Args:
+        arm: The id of an arm.
+    """
+    if isinstance(arm, bool) or not isinstance(arm, str | int):
+        raise InputError(f"arm id {arm!r:.60} must be text or a whole number")
+
+
+def _is_list_of_ids(arms: Any) -> bool:
+    if not isinstance(arms, list | tuple) or not arms:
+        return False
+    return all(isinstance(arm, str | int) for arm in arms)
+
+
+def _is_table(arms: Mapping[Any, Any], encoding: Encoding | None) -> bool:
+    """Whether a mapping has columns, not rows by id."""
+    return encoding is not None and set(encoding.columns) <= set(arms)
+
+
+def _require_named(named: Arms | None) -> Arms:
+    if named is None:
+        raise UnknownArmError(
+            "this bandit has no named arms; give their features, as in "
+            "ask(arms={'mocha': [0.2, 0.5]}), or name them once with name_arms"
+        )
+    return named
+
+
+def _select(named: Arms, ids: Iterable[Hashable]) -> Arms:
+    chosen = list(ids)
+    positions = named.positions(chosen)
+    return Arms(ids=chosen, features=named.features[positions])

@@ -1,0 +1,76 @@
+"""Bandits by name: create one, load one."""
+
+from __future__ import annotations
+
+import time as clock
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from superarm.core.errors import InputError
+
+from .bandit import Bandit
+from .events import Event, Kind
+from .spec import BanditSpec
+from .storage import Storage, open_storage
+
+NOBODY = ""
+"""The tenant of bandits that a program uses without a service."""
+
+# One object for one bandit: two would number their events alike.
+_loaded: WeakKeyDictionary[Storage, WeakValueDictionary[int, Bandit]] = (
+    WeakKeyDictionary()
+)
+_loading = Lock()
+
+
+def create_bandit(
+    name: str,
+    *,
+    spec: Any,
+    storage: str | Storage,
+    load_if_exists: bool = False,
+    tenant: str = NOBODY,
+) -> Bandit:
+    """A new bandit, whose journal is in a storage.
+
+    Args:
+        name: Its name.
+        spec: What it is made of: a policy, the spec of one by registry names, or a
+            :class:`BanditSpec`.
+        storage: Where its journal is: a URL such as ``"sqlite:///bandits.db"``, or an open storage.
+        load_if_exists: Whether to load a bandit of this name if there is one.
+        tenant: Whose bandit it is.
+    """
+    opened = open_storage(storage)
+    if load_if_exists and opened.journal.find(tenant, name) is not None:
+        return load_bandit(name, storage=opened, tenant=tenant)
+    complete = BanditSpec.from_user(spec)
+    complete.build_policy()  # raises before anything is stored
+    body = {"spec": complete.as_json()}
+    first = Event(seq=1, key="created", kind=Kind.CREATED, time=clock.time(), body=body)
+    opened.journal.create(tenant, name, first)
+    return load_bandit(name, storage=opened, tenant=tenant)
+
+
+def load_bandit(name: str, *, storage: str | Storage, tenant: str = NOBODY) -> Bandit:
+    """A bandit by name, as it was when its last event became durable.
+
+    Args:
+        name: Its name.
+        storage: Where its journal is: a URL such as ``"sqlite:///bandits.db"``, or an open storage.
+        tenant: Whose bandit it is.
+    """
+    opened = open_storage(storage)
+    row = opened.journal.find(tenant, name)
+    if row is None:
+        raise InputError(
+            f"{opened.url} has no bandit {name!r}; create it with create_bandit"
+        )
+    with _loading:
+        bandits = _loaded.setdefault(opened, WeakValueDictionary())
+        bandit = bandits.get(row.id)
+        if bandit is None:
+            bandit = Bandit(row, opened)
+            bandits[row.id] = bandit
+        return bandit

@@ -1,0 +1,43 @@
+"""Keys of events, and arms as bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from superarm.core import Arms, State
+from superarm.core.states import state_from_bytes, state_to_bytes
+
+
+def decided_key(decision_id: str) -> str:
+    """The key of the event that records a decision.
+
+    Args:
+        decision_id: The id of the decision.
+    """
+    return f"decision/{decision_id}"
+
+
+def arms_to_bytes(arms: Arms) -> bytes:
+    """Arms as bytes; equal arms give equal bytes.
+
+    Args:
+        arms: The arms.
+    """
+    state = State(
+        kind="arms",
+        schema=1,
+        scalars={"ids": list(arms.ids)},
+        arrays={"features": np.ascontiguousarray(arms.features)},
+    )
+    return state_to_bytes(state)
+
+
+def arms_from_bytes(data: bytes) -> Arms:
+    """The arms that bytes represent.
+
+    Args:
+        data: What :func:`arms_to_bytes` returned.
+    """
+    state = state_from_bytes(data)
+    state.require("arms", 1, "Arms")
+    return Arms(ids=state.scalar("ids"), features=state.array("features"))

@@ -1,0 +1,246 @@
+"""Why a bandit decided as it did, as it saw things then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Arms, Decision, Floats, Offer
+from superarm.core.capabilities import Forecaster
+from superarm.core.display import Displayable
+from superarm.core.errors import InfeasibleError, InputError
+from superarm.policies import IndexPolicy
+
+from .arms import ArmId
+from .codec import decided_key
+from .fold import Asked, Fold, Lesson
+from .log import Log
+
+_TEACHERS = 3
+"""Rewards that are named as teachers of an arm."""
+
+
+class Teacher(NamedTuple):
+    """A reward that taught the bandit about an arm."""
+
+    decision: str | None
+    """The decision that it belongs to; ``None`` for history."""
+    arm: ArmId
+    reward: float
+    share: float
+    """The share of the arm's prior variance that this reward alone explains."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmReasons(Displayable):
+    """Why one arm was chosen."""
+
+    arm: ArmId
+    mean: float | None
+    std: float | None
+    index: float | None
+    """Its desirability: what the oracle added up."""
+    teachers: list[Teacher]
+    """The rewards that taught the bandit most about it."""
+    column: str | None
+    """The column that changes its mean most, if it is replaced by the average on offer."""
+    effect: float | None
+    """By how much the column raises its mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation(Displayable):
+    """Why a bandit decided as it did."""
+
+    decision: str
+    arms: list[ArmReasons]
+    runner_up: list[ArmId]
+    """The next best super arm; empty if there is no other."""
+    margin: float | None
+    """By how much the total index of the runner-up was lower."""
+
+
+def explain(log: Log, decision_id: str) -> Explanation:
+    """Explain a decision by what was known when it was taken.
+
+    Args:
+        log: The journal of the bandit.
+        decision_id: The id of the decision.
+    """
+    fold, asked = _as_of(log, decision_id)
+    decision = asked.decision
+    ids: Any = decision.ids(asked.offer)
+    lessons = [lesson for lesson in fold.lessons() if lesson.seq <= fold.seq]
+    columns = _column_effects(fold, asked)
+    reasons = []
+    for place, arm in enumerate(ids):
+        position = int(decision.positions[place])
+        effect = columns.get(position)
+        reasons.append(
+            ArmReasons(
+                arm=arm,
+                mean=_at(decision.mean, place),
+                std=_at(decision.std, place),
+                index=_at(decision.desirability, place),
+                teachers=_teachers(fold, asked.offer, position, lessons),
+                column=None if effect is None else effect.column,
+                effect=None if effect is None else effect.change,
+            )
+        )
+    runner_up = _runner_up(fold, asked)
+    margin = None
+    others: list[ArmId] = []
+    if runner_up is not None:
+        other_ids: Any = runner_up.ids(asked.offer)
+        others = other_ids
+        margin = _total(decision) - _total(runner_up)
+    return Explanation(
+        decision=decision_id, arms=reasons, runner_up=others, margin=margin
+    )
+
+
+def _as_of(log: Log, decision_id: str) -> tuple[Fold, Asked]:
+    """What the bandit had learned just before a decision, and the decision."""
+    event = log.event(decided_key(decision_id))
+    if event is None:
+        raise InputError(f"there is no decision {decision_id!r}")
+    log.flush()
+    fold = Fold(log)
+    for earlier in log.events():
+        if earlier.seq == event.seq:
+            break
+        fold.apply(earlier)
+    return fold, fold.asked(event)
+
+
+def _at(values: Floats | None, place: int) -> float | None:
+    return None if values is None else float(values[place])
+
+
+def _total(decision: Decision) -> float:
+    if decision.desirability is None:
+        return 0.0
+    return float(decision.desirability.sum())
+
+
+# --- the runner-up -------------------------------------------------------------------------
+
+
+def _runner_up(fold: Fold, asked: Asked) -> Decision | None:
+    """The best super arm that lacks at least one of the chosen arms; ``None`` if there is none."""
+    if asked.decision.desirability is None:
+        return None
+    best: Decision | None = None
+    for position in asked.decision.positions.tolist():
+        try:
+            decision = fold.decide(_without(asked.offer, position))
+        except (InfeasibleError, InputError):
+            continue  # no super arm without this arm
+        if best is None or _total(decision) > _total(best):
+            best = decision
+    return best
+
+
+def _without(offer: Offer, position: int) -> Offer:
+    available = np.ones(len(offer.arms), dtype=np.bool_)
+    if offer.available is not None:
+        available = offer.available.copy()
+    available[position] = False
+    return replace(offer, available=available)
+
+
+# --- teachers ------------------------------------------------------------------------------
+
+
+def _teachers(
+    fold: Fold, offer: Offer, position: int, lessons: Sequence[Lesson]
+) -> list[Teacher]:
+    """The rewards that alone explain most of an arm's prior variance.
+
+    A reward at row z explains k(x, z)² / (k(x, x)(k(z, z) + σ²)) of the variance at x.
+    """
+    policy = fold.policy
+    if not isinstance(policy, IndexPolicy):
+        return []
+    posterior: Any = policy.posterior
+    parameters = posterior.parameters()
+    kernel = parameters.get("kernel")
+    if kernel is None:
+        return []
+    row = _rows(posterior, offer)[[position]]
+    variance = float(kernel.diag(row)[0])
+    noise = posterior.noise_std**2
+    teachers: list[Teacher] = []
+    for lesson in lessons:
+        positions = lesson.feedback.positions
+        observed = _rows(posterior, lesson.offer)[positions]
+        covariances = np.asarray(kernel(row, observed))[0]
+        shares = covariances**2 / (variance * (kernel.diag(observed) + noise))
+        ids: Any = lesson.offer.arms.ids
+        for place, share in enumerate(shares.tolist()):
+            teachers.append(
+                Teacher(
+                    decision=lesson.decision_id,
+                    arm=ids[int(positions[place])],
+                    reward=float(lesson.feedback.rewards[place]),
+                    share=share,
+                )
+            )
+    teachers.sort(key=lambda teacher: teacher.share, reverse=True)
+    return teachers[:_TEACHERS]
+
+
+def _rows(posterior: Any, offer: Offer) -> Floats:
+    """The rows that the kernel sees of the arms on offer, (n, d)."""
+    keys = posterior.keys(offer)
+    fixed_arms = posterior.parameters().get("arms")
+    rows: Floats = keys if fixed_arms is None else np.asarray(fixed_arms)[keys]
+    return rows
+
+
+# --- columns -------------------------------------------------------------------------------
+
+
+class _Effect(NamedTuple):
+    column: str
+    change: float
+
+
+def _column_effects(fold: Fold, asked: Asked) -> dict[int, _Effect]:
+    """For each chosen position, the column that changes its mean most."""
+    policy = fold.policy
+    if not isinstance(policy, Forecaster) or _has_fixed_arms(policy):
+        return {}
+    offer = asked.offer
+    features = offer.arms.features
+    average = features.mean(axis=0)
+    means = policy.beliefs(offer).mean
+    names = _column_names(fold, features.shape[1])
+    effects: dict[int, _Effect] = {}
+    for column, name in enumerate(names):
+        changed = features.copy()
+        changed[:, column] = average[column]
+        arms = Arms(ids=offer.arms.ids, features=changed)
+        without_column = policy.beliefs(replace(offer, arms=arms)).mean
+        for position in asked.decision.positions.tolist():
+            change = float(means[position] - without_column[position])
+            strongest = effects.get(position)
+            if strongest is None or abs(change) > abs(strongest.change):
+                effects[position] = _Effect(name, change)
+    return effects
+
+
+def _has_fixed_arms(policy: object) -> bool:
+    """Whether arms are identified by their number, so that features cannot be changed."""
+    posterior: Any = getattr(policy, "posterior", None)
+    return posterior is not None and "arms" in posterior.parameters()
+
+
+def _column_names(fold: Fold, width: int) -> Sequence[str]:
+    encoding = fold.spec.encoding
+    if encoding is not None:
+        return encoding.names
+    return [f"column {number}" for number in range(width)]

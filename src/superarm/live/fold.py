@@ -1,0 +1,368 @@
+"""What a bandit has learned: its events, folded one after another.
+
+A fold is a function of the events alone. Two processes that fold the same events get the same policy,
+and a bandit that restarts goes on as if it had never stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from superarm.core import Arms, Decision, Feedback, Offer, Policy, State
+from superarm.core.errors import ConflictError, InputError, StateError, SuperarmError
+from superarm.core.serialization import from_json, to_json
+from superarm.core.states import state_from_bytes, state_to_bytes
+from superarm.core.streams import stream
+from superarm.policies.base import Learner
+
+from .codec import decided_key
+from .events import Event, Kind
+from .journal import Snapshot
+from .log import Log
+from .spec import BanditSpec
+
+_SNAPSHOT = "bandit"
+_SNAPSHOT_SCHEMA = 1
+DECIDE = "ask"
+"""The role of the random stream of decisions, by step."""
+LEARN = "tell"
+"""The role of the random stream of learning, by event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A decision of the journal, with the offer that it answers."""
+
+    id: str
+    offer: Offer
+    decision: Decision
+    time: float
+    """When it was taken, in seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lesson:
+    """Rewards to learn."""
+
+    seq: int
+    """The number of the event that recorded them."""
+    decision_id: str | None
+    """The decision that was rewarded; ``None`` for history."""
+    offer: Offer
+    decision: Decision
+    feedback: Feedback
+
+    def order(self) -> tuple[int, int]:
+        """Lessons are learned by step, then as they came."""
+        return (self.decision.step, self.seq)
+
+
+@dataclass(slots=True)
+class OpenDecision:
+    """A decision that awaits rewards."""
+
+    step: int
+    time: float
+    unseen: set[int] = field(default_factory=set)
+    """Positions of the arms without a reward so far."""
+
+
+class Fold:
+    """A bandit after its first ``seq`` events.
+
+    Args:
+        log: Where its events are.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.seq = 0
+        self.steps = 0
+        """Rounds so far: decisions, and batches of history."""
+        self.open: dict[str, OpenDecision] = {}
+        """Decisions that await rewards, the oldest first."""
+        self._waiting: list[Lesson] = []  # until earlier decisions have their rewards
+        self.named: Arms | None = None
+        self.last_action: object = None
+        self.spec: BanditSpec
+        self.policy: Policy
+
+    # --- reading the journal ---------------------------------------------------------------
+
+    @classmethod
+    def load(cls, log: Log) -> Fold:
+        """The bandit as it is now: its snapshot, and the events since.
+
+        Args:
+            log: Where its events are.
+        """
+        fold = cls(log)
+        snapshot = log.snapshot()
+        if snapshot is not None:
+            try:
+                fold._restore(snapshot)
+            except SuperarmError:
+                # Of another version, perhaps. The events contain all of it.
+                fold = cls(log)
+        fold.catch_up()
+        return fold
+
+    def catch_up(self) -> None:
+        """Fold every event of the journal that is not yet folded."""
+        for event in self._log.events(after=self.seq):
+            self.apply(event)
+
+    def apply(self, event: Event) -> None:
+        """Fold the next event.
+
+        Args:
+            event: The event with the number ``seq + 1``.
+        """
+        if event.seq != self.seq + 1:
+            raise StateError(f"event {event.seq} cannot follow event {self.seq}")
+        match event.kind:
+            case Kind.CREATED:
+                self._set_spec(event)
+            case Kind.RESPECIFIED | Kind.REFITTED:
+                self._set_spec(event)
+                self._learn_again(before=event.seq)
+            case Kind.NAMED:
+                self.named = self._log.arms(event.body["arms"])
+            case Kind.DECIDED:
+                self._commit(self.asked(event))
+            case Kind.OBSERVED:
+                self._observe(event)
+            case Kind.HISTORY:
+                self._learn_history(event)
+            case Kind.ABANDONED:
+                self._abandon(event.body["decision"])
+        self.seq = event.seq
+
+    def _set_spec(self, event: Event) -> None:
+        self.spec = BanditSpec.from_json(event.body["spec"])
+        self.policy = self.spec.build_policy()
+
+    def _learn_again(self, before: int) -> None:
+        """Teach a new policy everything that happened before an event."""
+        self.steps = 0
+        self.open = {}
+        self._waiting = []
+        self.named = None
+        self.seq = 0
+        for event in self._log.events():
+            if event.seq == before:
+                return
+            if event.kind in (Kind.CREATED, Kind.RESPECIFIED, Kind.REFITTED):
+                self.seq = event.seq
+            else:
+                self.apply(event)
+
+    # --- decisions -------------------------------------------------------------------------
+
+    def offer(
+        self,
+        arms: Arms,
+        *,
+        structure: object = None,
+        time: float | None = None,
+    ) -> Offer:
+        """The offer of the next round.
+
+        Args:
+            arms: The arms on offer.
+            structure: The constraints of the round.
+            time: Physical time, for rewards that drift.
+        """
+        offer = Offer(step=self.steps + 1, arms=arms, structure=structure, time=time)
+        return offer.after(self.last_action)
+
+    def decide(self, offer: Offer) -> Decision:
+        """What the policy decides; nothing changes.
+
+        Args:
+            offer: The offer of the next round.
+        """
+        rng = stream(self.spec.seed, DECIDE, offer.step)
+        return self.policy.decide(offer, rng)
+
+    def asked(self, event: Event) -> Asked:
+        """The decision that an event recorded.
+
+        Args:
+            event: An event ``decided``.
+        """
+        body = event.body
+        decision: Decision = from_json(body["decision"])
+        offer = Offer(
+            step=decision.step,
+            arms=self._log.arms(body["arms"]),
+            structure=from_json(body["structure"]),
+            time=body["time"],
+        )
+        offer = offer.after(from_json(body["previous_action"]))
+        return Asked(body["id"], offer, decision, event.time)
+
+    def find(self, decision_id: str) -> Asked | None:
+        """A decision of any age; ``None`` if there is none with this id.
+
+        Args:
+            decision_id: Its id.
+        """
+        event = self._log.event(decided_key(decision_id))
+        return None if event is None else self.asked(event)
+
+    def _commit(self, asked: Asked) -> None:
+        decision = asked.decision
+        try:
+            self.policy.commit(decision)
+        except InputError:
+            # A policy of an earlier spec made it, so its arms cannot be pending in this one.
+            self.policy.commit(replace(decision, carry=None))
+        self.steps = decision.step
+        self.last_action = decision.action
+        unseen = set(decision.positions.tolist())
+        self.open[asked.id] = OpenDecision(decision.step, asked.time, unseen)
+
+    def _abandon(self, decision_id: str) -> None:
+        abandoned = self.open.pop(decision_id, None)
+        if abandoned is None:
+            return
+        if isinstance(self.policy, Learner):
+            self.policy.give_up(abandoned.step)
+        self._learn_waiting()
+
+    # --- rewards ---------------------------------------------------------------------------
+
+    def _observe(self, event: Event) -> None:
+        decision_id = event.body["decision"]
+        lesson = self._lesson(event)
+        if self.policy.exchangeable:
+            self._learn(lesson)
+            self._mark_seen(decision_id, lesson.feedback)
+            return
+        self._check_in_time(decision_id, lesson)
+        self._waiting.append(lesson)
+        self._mark_seen(decision_id, lesson.feedback)
+        self._learn_waiting()
+
+    def _learn_history(self, event: Event) -> None:
+        lesson = self._lesson(event)
+        if self.policy.exchangeable:
+            self._learn(lesson)
+        else:
+            self._waiting.append(lesson)
+            self._learn_waiting()
+        self.steps = lesson.decision.step
+
+    def _lesson(self, event: Event) -> Lesson:
+        """The rewards that an event recorded."""
+        body = event.body
+        feedback: Feedback = from_json(body["feedback"])
+        if event.kind is Kind.HISTORY:
+            arms = self._log.arms(body["arms"])
+            offer = Offer(step=body["step"], arms=arms, time=body["time"])
+            decision = Decision(
+                step=offer.step, action=None, positions=feedback.positions
+            )
+            return Lesson(event.seq, None, offer, decision, feedback)
+        asked = self.find(body["decision"])
+        if asked is None:
+            raise StateError(
+                f"the journal is damaged: it has rewards of decision {body['decision']!r}, "
+                "but not the decision; restore a backup"
+            )
+        return Lesson(event.seq, asked.id, asked.offer, asked.decision, feedback)
+
+    def lessons(self) -> Iterator[Lesson]:
+        """All durable rewards, in the order in which they came."""
+        for event in self._log.events():
+            if event.kind in (Kind.OBSERVED, Kind.HISTORY):
+                yield self._lesson(event)
+
+    def _check_in_time(self, decision_id: str, lesson: Lesson) -> None:
+        """Refuse rewards that came after those of later decisions, where their order matters."""
+        waiting = self.open.get(decision_id)
+        if waiting is None:
+            raise ConflictError(
+                f"decision {decision_id!r} awaits no rewards: it has all of them, or was abandoned, and "
+                f"{type(self.policy).__name__} learns in the order of decisions"
+            )
+        repeated = sorted(set(lesson.feedback.positions.tolist()) - waiting.unseen)
+        if repeated:
+            arm = lesson.offer.arms.ids[repeated[0]]
+            raise ConflictError(
+                f"the reward of arm {arm!r} in decision {decision_id!r} was told before"
+            )
+
+    def _learn_waiting(self) -> None:
+        """Learn what waited for earlier decisions, in the order of decisions."""
+        first_open = next((item.step for item in self.open.values()), None)
+        ready = [
+            lesson
+            for lesson in self._waiting
+            if first_open is None or lesson.decision.step < first_open
+        ]
+        for lesson in sorted(ready, key=Lesson.order):
+            self._learn(lesson)
+            self._waiting.remove(lesson)
+
+    def _learn(self, lesson: Lesson) -> None:
+        rng = stream(self.spec.seed, LEARN, lesson.seq)
+        self.policy.learn(lesson.offer, lesson.decision, lesson.feedback, rng)
+
+    def _mark_seen(self, decision_id: str, feedback: Feedback) -> None:
+        waiting = self.open.get(decision_id)
+        if waiting is None:
+            return
+        waiting.unseen -= set(feedback.positions.tolist())
+        if not waiting.unseen:
+            del self.open[decision_id]
+
+    # --- snapshots -------------------------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """All of it as bytes, without pickle."""
+        open_decisions = []  # a list, because the oldest comes first
+        for decision_id, decision in self.open.items():
+            unseen = sorted(decision.unseen)
+            row = [decision_id, decision.step, decision.time, unseen]
+            open_decisions.append(row)
+        arrays = {}
+        scalars: dict[str, Any] = {
+            "seq": self.seq,
+            "steps": self.steps,
+            "spec": self.spec.as_json(),
+            "open": open_decisions,
+            "waiting": [lesson.seq for lesson in self._waiting],
+            "last_action": to_json(self.last_action),
+        }
+        if self.named is not None:
+            scalars["named"] = list(self.named.ids)
+            arrays["named"] = self.named.features
+        state = State(
+            kind=_SNAPSHOT,
+            schema=_SNAPSHOT_SCHEMA,
+            scalars=scalars,
+            arrays=arrays,
+            parts={"policy": self.policy.state()},
+        )
+        return Snapshot(self.seq, state_to_bytes(state))
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        state = state_from_bytes(snapshot.data)
+        state.require(_SNAPSHOT, _SNAPSHOT_SCHEMA, type(self).__name__)
+        self.spec = BanditSpec.from_json(state.scalar("spec"))
+        self.policy = self.spec.build_policy().restored(state.part("policy"))
+        self.steps = state.scalar("steps")
+        self.last_action = from_json(state.scalar("last_action"))
+        for decision_id, step, time, unseen in state.scalar("open"):
+            self.open[decision_id] = OpenDecision(step, time, set(unseen))
+        for seq in state.scalar("waiting"):
+            event = next(self._log.events(after=seq - 1))
+            self._waiting.append(self._lesson(event))
+        if "named" in state.arrays:
+            ids = state.scalar("named")
+            self.named = Arms(ids=ids, features=state.array("named"))
+        self.seq = snapshot.seq

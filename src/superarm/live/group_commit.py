@@ -1,0 +1,142 @@
+"""Group commit: one transaction for everything that is waiting to be stored.
+
+A disk confirms about a hundred writes a second, whatever their size. So threads do not write: they
+queue their events and wait. One writer thread takes all that is queued, stores it in one transaction,
+and wakes everybody whose events are now durable.
+
+If a transaction fails, nobody in it is acknowledged. The events were already applied to their bandits
+in memory, so these are marked as failed: everything of them that is queued fails too, until their owner
+has read them from the journal again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
+from threading import Condition, Thread
+
+from superarm.core.errors import SuperarmError
+
+from .journal import Append, Journal, StaleOwnerError, StorageError
+
+_MOST_TOGETHER = 4096
+"""Appends in one transaction, at most: a larger one delays those who wait first."""
+
+
+class _Waiting:
+    """An append, and the future of whoever waits for it."""
+
+    __slots__ = ("append", "durable")
+
+    def __init__(self, append: Append) -> None:
+        self.append = append
+        self.durable: Future[None] = Future()
+
+
+class GroupCommit:
+    """Stores the events of all bandits of a journal.
+
+    Args:
+        journal: Where the events go.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._queue: deque[_Waiting] = deque()
+        self._changed = Condition()
+        self._failed: dict[int, SuperarmError] = {}  # by bandit, until it is reset
+        self._closing = False
+        self._writer = Thread(target=self._write, name="superarm-journal", daemon=True)
+        self._writer.start()
+
+    def submit(self, append: Append) -> Future[None]:
+        """Queue events; the future is done when they are durable.
+
+        Events of one bandit must be submitted in order.
+
+        Args:
+            append: The events.
+        """
+        waiting = _Waiting(append)
+        with self._changed:
+            if self._closing:
+                raise StorageError("the storage is closed")
+            failure = self._failed.get(append.bandit)
+            if failure is not None:
+                waiting.durable.set_exception(failure)
+                return waiting.durable
+            self._queue.append(waiting)
+            self._changed.notify()
+        return waiting.durable
+
+    def reset(self, bandit: int) -> None:
+        """Accept events of a bandit again, once it has been read from the journal anew.
+
+        Args:
+            bandit: The id of the bandit.
+        """
+        with self._changed:
+            self._failed.pop(bandit, None)
+
+    def close(self) -> None:
+        """Store what is queued, and stop."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._writer.join()
+
+    def _write(self) -> None:
+        while True:
+            group = self._next_group()
+            if not group:
+                return
+            self._store(group)
+
+    def _next_group(self) -> list[_Waiting]:
+        """Wait for appends and take them; empty once everything is stored and the queue closed."""
+        with self._changed:
+            while not self._queue and not self._closing:
+                self._changed.wait()
+            count = min(len(self._queue), _MOST_TOGETHER)
+            return [self._queue.popleft() for _ in range(count)]
+
+    def _store(self, group: Sequence[_Waiting]) -> None:
+        try:
+            self._journal.append([waiting.append for waiting in group])
+        except StaleOwnerError:
+            # One bandit has another owner by now: the others must not suffer.
+            self._store_by_bandit(group)
+        except SuperarmError as error:
+            self._fail(group, error)
+        except Exception as error:  # whatever a database driver may raise
+            self._fail(group, StorageError(f"the journal cannot be written: {error}"))
+        else:
+            for waiting in group:
+                waiting.durable.set_result(None)
+
+    def _store_by_bandit(self, group: Sequence[_Waiting]) -> None:
+        by_bandit: dict[int, list[_Waiting]] = {}
+        for waiting in group:
+            by_bandit.setdefault(waiting.append.bandit, []).append(waiting)
+        if len(by_bandit) == 1:
+            message = "another process has taken this bandit over; load it again"
+            self._fail(group, StaleOwnerError(message))
+            return
+        for part in by_bandit.values():
+            self._store(part)
+
+    def _fail(self, group: Sequence[_Waiting], error: SuperarmError) -> None:
+        failed_bandits = {waiting.append.bandit for waiting in group}
+        with self._changed:
+            for bandit in failed_bandits:
+                self._failed[bandit] = error
+            still_queued = [
+                waiting
+                for waiting in self._queue
+                if waiting.append.bandit in failed_bandits
+            ]
+            for waiting in still_queued:
+                self._queue.remove(waiting)
+        for waiting in [*group, *still_queued]:
+            waiting.durable.set_exception(error)

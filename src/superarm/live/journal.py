@@ -1,0 +1,141 @@
+"""The journal: where events are stored, and how they become durable.
+
+A :class:`Journal` is a database with four tables:
+
+==============  ============================================  =====================================
+``bandits``     id, tenant, name, spec, created               one row a bandit
+``events``      bandit, seq, key, kind, time, body            append-only; (bandit, seq) and
+                                                              (bandit, key) are unique
+``blobs``       hash, bytes                                   offers, each stored once
+``snapshots``   bandit, seq, bytes                            disposable: they only make restarts fast
+==============  ============================================  =====================================
+
+Because (bandit, seq) is the primary key, an owner that lost its bandit to another process cannot append:
+the database refuses its next event. Because (bandit, key) is unique, a repeated request never counts
+twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from superarm.core.errors import SuperarmError
+
+from .events import Event
+
+SCHEMA = 1
+"""The version of the tables."""
+
+
+class StorageError(SuperarmError, OSError):
+    """The storage cannot be read or written at the moment; the message states the reason."""
+
+
+class StaleOwnerError(SuperarmError, RuntimeError):
+    """Another process has appended to this bandit: what this one knows of it is out of date."""
+
+
+class BanditRow(NamedTuple):
+    """A bandit as the storage lists it."""
+
+    id: int
+    tenant: str
+    name: str
+    created: float  # seconds since 1970
+
+
+class Snapshot(NamedTuple):
+    """What a bandit had learned when it had folded the event ``seq``."""
+
+    seq: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Events of one bandit that are stored together, with the blobs to which they refer.
+
+    A snapshot goes the same way, after the events that it contains: so it is never ahead of them.
+    """
+
+    bandit: int
+    events: Sequence[Event]
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    snapshot: Snapshot | None = None
+
+
+class Journal(Protocol):
+    """Storage of events, durable when a method returns."""
+
+    def create(self, tenant: str, name: str, first: Event) -> BanditRow:
+        """Add a bandit with its first event.
+
+        Args:
+            tenant: Whose bandit it is.
+            name: Its name, unique for the tenant.
+            first: The event ``created``.
+
+        Raises:
+            ConflictError: The tenant has a bandit of this name.
+        """
+
+    def find(self, tenant: str, name: str) -> BanditRow | None:
+        """A bandit by name; ``None`` if there is none.
+
+        Args:
+            tenant: Whose bandit it is.
+            name: Its name.
+        """
+
+    def bandits(self, tenant: str) -> list[BanditRow]:
+        """All bandits of a tenant, by name.
+
+        Args:
+            tenant: Whose bandits.
+        """
+
+    def append(self, appends: Sequence[Append]) -> None:
+        """Store events, of several bandits perhaps, in one transaction: all of them or none.
+
+        Args:
+            appends: The events; those of one bandit in order.
+
+        Raises:
+            StaleOwnerError: An event has a number or key that is in the journal already.
+            StorageError: The storage cannot be written.
+        """
+
+    def events(self, bandit: int, after: int = 0) -> Iterator[Event]:
+        """The events of a bandit in order.
+
+        Args:
+            bandit: The id of the bandit.
+            after: The number of the event to start after.
+        """
+
+    def event(self, bandit: int, key: str) -> Event | None:
+        """The event with a key; ``None`` if there is none.
+
+        Args:
+            bandit: The id of the bandit.
+            key: The key.
+        """
+
+    def blob(self, name: str) -> bytes:
+        """A blob by its hash.
+
+        Args:
+            name: Its hash.
+        """
+
+    def snapshot(self, bandit: int) -> Snapshot | None:
+        """The last snapshot of a bandit; ``None`` if there is none.
+
+        Args:
+            bandit: The id of the bandit.
+        """
+
+    def close(self) -> None:
+        """Release the storage."""

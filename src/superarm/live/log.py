@@ -1,0 +1,120 @@
+"""The journal of one bandit, events included that are queued but not yet durable."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from threading import Lock
+
+from superarm.core import Arms
+
+from .codec import arms_from_bytes
+from .events import Event
+from .group_commit import GroupCommit
+from .journal import Append, Journal, Snapshot
+
+_MOST_CACHED = 16
+"""Sets of arms in memory: asks and tells often refer to the same ones."""
+
+
+class Log:
+    """Reads and appends the events of one bandit.
+
+    Args:
+        journal: The journal of all bandits.
+        commits: Makes events durable.
+        bandit: The id of the bandit.
+    """
+
+    def __init__(self, journal: Journal, commits: GroupCommit, bandit: int) -> None:
+        self._journal = journal
+        self._commits = commits
+        self._bandit = bandit
+        self._lock = Lock()
+        self._queued: dict[str, Event] = {}  # by key
+        self._arms: OrderedDict[str, Arms] = (
+            OrderedDict()
+        )  # by hash, used last at the end
+
+    def events(self, after: int = 0) -> Iterator[Event]:
+        """The durable events in order.
+
+        Args:
+            after: The number of the event to start after.
+        """
+        return self._journal.events(self._bandit, after)
+
+    def event(self, key: str) -> Event | None:
+        """The event with a key, durable or queued; ``None`` if there is none.
+
+        Args:
+            key: The key.
+        """
+        with self._lock:
+            queued = self._queued.get(key)
+        # An event that became durable in between is found in the journal.
+        return queued or self._journal.event(self._bandit, key)
+
+    def arms(self, name: str) -> Arms:
+        """The arms in a blob.
+
+        Args:
+            name: Its hash.
+        """
+        with self._lock:
+            if name in self._arms:
+                self._arms.move_to_end(name)
+                return self._arms[name]
+        arms = arms_from_bytes(self._journal.blob(name))
+        self.remember_arms(name, arms)
+        return arms
+
+    def remember_arms(self, name: str, arms: Arms) -> None:
+        """Cache arms under the hash of their blob.
+
+        Args:
+            name: The hash.
+            arms: The arms.
+        """
+        with self._lock:
+            self._arms[name] = arms
+            if len(self._arms) > _MOST_CACHED:
+                self._arms.popitem(last=False)
+
+    def append(self, event: Event, blobs: Mapping[str, bytes]) -> Future[None]:
+        """Queue an event; the future is done when it is durable.
+
+        Args:
+            event: The next event of the bandit.
+            blobs: What it refers to, by hash.
+        """
+        with self._lock:
+            self._queued[event.key] = event
+        durable = self._commits.submit(Append(self._bandit, [event], blobs))
+        durable.add_done_callback(lambda _: self._forget(event.key))
+        return durable
+
+    def _forget(self, key: str) -> None:
+        with self._lock:
+            self._queued.pop(key, None)
+
+    def flush(self) -> None:
+        """Wait until every queued event is durable."""
+        self._commits.submit(Append(self._bandit, [])).result()
+
+    def reset(self) -> None:
+        """Accept events again after a failure."""
+        self._commits.reset(self._bandit)
+
+    def snapshot(self) -> Snapshot | None:
+        """The last snapshot; ``None`` if there is none."""
+        return self._journal.snapshot(self._bandit)
+
+    def save_snapshot(self, snapshot: Snapshot) -> Future[None]:
+        """Queue a snapshot; the future is done when it is durable.
+
+        Args:
+            snapshot: The new one.
+        """
+        return self._commits.submit(Append(self._bandit, [], snapshot=snapshot))

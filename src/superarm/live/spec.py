@@ -1,0 +1,105 @@
+"""The spec of a bandit: what it is made of, as plain JSON by registry names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from superarm.core import Policy
+from superarm.core.errors import SpecError
+from superarm.core.inputs import as_count, as_positive
+from superarm.core.registry import build, check_table, spec_of
+from superarm.core.serialization import from_json, to_json
+from superarm.core.tables import Encoding
+
+_KINDS: dict[str, Any] = {
+    "policy": Mapping[str, Any],
+    "encoding": Mapping[str, Any],
+    "id_column": str,
+    "seed": int,
+    "max_age": float,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BanditSpec:
+    """What a bandit is made of.
+
+    Args:
+        policy: The spec of the policy, by registry names.
+        encoding: How rows of tables become features; ``None`` where arms are numbers already.
+        id_column: The column of a table that contains the ids of arms.
+        seed: The seed of everything that the policy draws.
+        max_age: Seconds after which a decision without feedback is no longer awaited; ``None``:
+            decisions are awaited for ever.
+    """
+
+    policy: Mapping[str, Any]
+    encoding: Encoding | None = None
+    id_column: str = "id"
+    seed: int = 0
+    max_age: float | None = None
+
+    def __post_init__(self) -> None:
+        as_count(self.seed, "seed", 0)
+        if self.max_age is not None:
+            as_positive(self.max_age, "max_age")
+
+    @classmethod
+    def from_user(cls, spec: Any) -> BanditSpec:
+        """The spec that a user wrote: a policy, the spec of one, or a table with ``policy``.
+
+        Args:
+            spec: What the user wrote.
+        """
+        if isinstance(spec, BanditSpec):
+            return spec
+        if isinstance(spec, Mapping) and "policy" in spec:
+            return cls.from_json(spec)
+        if isinstance(spec, Mapping):
+            return cls(policy=dict(spec))
+        if isinstance(spec, Policy):
+            encoding = getattr(spec, "encoding", None)
+            return cls(policy=spec_of(spec), encoding=encoding)
+        raise SpecError(
+            f"spec is {spec!r:.60}; give a policy, or a table such as "
+            "{'name': 'index', 'posterior': …, 'rule': …, 'oracle': …}"
+        )
+
+    @classmethod
+    def from_json(cls, table: Mapping[str, Any]) -> BanditSpec:
+        """The spec in a journal or a request.
+
+        Args:
+            table: What :meth:`as_json` returned.
+        """
+        check_table(table, _KINDS, "the spec of a bandit", required=["policy"])
+        values = dict(table)
+        values["policy"] = from_json(table["policy"])
+        if "encoding" in table:
+            values["encoding"] = Encoding.from_scalars(from_json(table["encoding"]))
+        return cls(**values)
+
+    def as_json(self) -> dict[str, Any]:
+        """The spec as plain JSON."""
+        table: dict[str, Any] = {"policy": to_json(self.policy), "seed": self.seed}
+        if self.encoding is not None:
+            table["encoding"] = to_json(self.encoding.as_scalars())
+            table["id_column"] = self.id_column
+        if self.max_age is not None:
+            table["max_age"] = self.max_age
+        return table
+
+    def build_policy(self) -> Policy:
+        """A policy that has learned nothing yet."""
+        policy: Policy = build("policy", self.policy)
+        return policy
+
+    def with_policy(self, policy: Mapping[str, Any]) -> BanditSpec:
+        """The same spec with another policy.
+
+        Args:
+            policy: The spec of the policy.
+        """
+        return replace(self, policy=policy)

@@ -1,0 +1,72 @@
+"""Storage by URL: a journal that is open, with its writer."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Self
+from weakref import WeakValueDictionary
+
+from superarm.core.errors import InputError
+from superarm.core.inputs import require_type
+
+from .group_commit import GroupCommit
+from .journal import Journal
+from .sqlite_journal import SQLiteJournal
+
+_SQLITE = "sqlite:///"
+
+
+class Storage:
+    """A journal that is open, with its writer.
+
+    Args:
+        url: Where the journal is: ``sqlite:///FILE``.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.journal = _open_journal(url)
+        self.commits = GroupCommit(self.journal)
+        self.closed = False
+        self._lock = Lock()
+
+    def close(self) -> None:
+        """Store what is queued, and close the journal."""
+        with self._lock:
+            if not self.closed:
+                self.closed = True
+                self.commits.close()
+                self.journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+_opened: WeakValueDictionary[str, Storage] = WeakValueDictionary()
+_opening = Lock()
+
+
+def open_storage(storage: str | Storage) -> Storage:
+    """An open storage; one that this process has opened by the same URL is reused.
+
+    Args:
+        storage: A URL such as ``"sqlite:///bandits.db"``, or an open storage.
+    """
+    if isinstance(storage, Storage):
+        return storage
+    require_type(storage, str, "storage", ", such as 'sqlite:///bandits.db'")
+    with _opening:
+        opened = _opened.get(storage)
+        if opened is None or opened.closed:
+            opened = Storage(storage)
+            _opened[storage] = opened
+        return opened
+
+
+def _open_journal(url: str) -> Journal:
+    if url.startswith(_SQLITE) and len(url) > len(_SQLITE):
+        return SQLiteJournal(url.removeprefix(_SQLITE))
+    raise InputError(f"storage is {url!r}; give a URL such as 'sqlite:///bandits.db'")

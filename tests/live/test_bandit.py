@@ -1,0 +1,496 @@
+"""A bandit in one process: asks, tells, repetitions, conflicts, restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.core.errors import ConflictError, InputError, UnknownArmError
+from superarm.core.registry import spec_of
+from superarm.core.serialization import to_json
+from superarm.kernels import SquaredExponential
+from superarm.live import Bandit, BanditSpec, Storage, create_bandit, load_bandit
+from superarm.live.events import encode_body
+from superarm.live.fold import Fold
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy
+from superarm.posteriors import SparseVariational, StreamingGP
+from superarm.rules import UCB, Fixed, Thompson
+
+KERNEL = SquaredExponential(lengthscale=0.3)
+MENU = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7], "tea": [0.9, 0.1]}
+
+
+def policy(**changes: Any) -> IndexPolicy:
+    parts: dict[str, Any] = {
+        "posterior": StreamingGP(KERNEL, noise_variance=0.01),
+        "rule": UCB(schedule=Fixed(value=2.0)),
+        "oracle": TopK(k=2),
+    }
+    return IndexPolicy(**{**parts, **changes})
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[Storage]:
+    with Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as opened:
+        yield opened
+
+
+@pytest.fixture
+def bandit(storage: Storage) -> Bandit:
+    return create_bandit("menu", spec=policy(), storage=storage)
+
+
+def reopened(bandit: Bandit) -> Bandit:
+    """The same bandit after a restart."""
+    url = bandit.storage.url
+    bandit.storage.close()
+    return load_bandit(bandit.name, storage=Storage(url))
+
+
+def assert_same_beliefs(one: Bandit, other: Bandit) -> None:
+    np.testing.assert_array_equal(one.predict(MENU).mean, other.predict(MENU).mean)
+    np.testing.assert_array_equal(one.predict(MENU).std, other.predict(MENU).std)
+
+
+# --- the loop ------------------------------------------------------------------------------
+
+
+def test_ask_answers_with_ids_and_tell_teaches(bandit: Bandit) -> None:
+    before = bandit.predict({"mocha": MENU["mocha"]})
+    answer = bandit.ask(MENU)
+    assert len(answer.arms) == 2
+    assert set(answer.arms) <= set(MENU)
+    assert answer.action == answer.arms
+    assert bandit.tell(answer, dict.fromkeys(answer.arms, 1.0))
+    after = bandit.predict({"mocha": MENU["mocha"]})
+    assert after.std is not None
+    assert before.std is not None
+    assert after.std[0] < before.std[0]
+
+
+def test_a_bandit_decides_as_its_policy_does(bandit: Bandit) -> None:
+    """The journal adds nothing: the same offers and rewards give the same decisions."""
+    from superarm.core import Arms, Feedback, Offer
+
+    twin = policy()
+    rng = np.random.default_rng(0)
+    for step in range(1, 21):
+        arms = Arms.numbered(rng.random((8, 2)))
+        offer = Offer(step=step, arms=arms)
+        expected = twin.decide(offer, rng)
+        twin.commit(expected)
+        answer = bandit.ask(arms.features)
+        assert answer.arms == expected.ids(offer)
+        rewards = {
+            arm: float(np.sin(5.0 * arms.features[arm]).sum()) for arm in answer.arms
+        }
+        bandit.tell(answer, rewards)
+        twin.learn(offer, expected, Feedback.by_id(offer, rewards), rng)
+
+
+def test_pending_decisions_spread_later_asks(storage: Storage) -> None:
+    bandit = create_bandit("one", spec=policy(oracle=TopK(k=1)), storage=storage)
+    chosen = {bandit.ask(MENU).arms[0] for _ in range(3)}
+    assert chosen == set(MENU)
+
+
+# --- late, partial, repeated ---------------------------------------------------------------
+
+
+def test_rewards_may_come_in_parts_and_out_of_order(bandit: Bandit) -> None:
+    first = bandit.ask(MENU)
+    second = bandit.ask(MENU)
+    bandit.tell(second, {second.arms[1]: 0.5})
+    bandit.tell(first, {first.arms[0]: 1.0})
+    assert bandit.pending == [first.id, second.id]
+    bandit.tell(second, {second.arms[0]: 0.2})
+    assert bandit.pending == [first.id]
+    bandit.tell(first, {first.arms[1]: 0.1})
+    assert bandit.pending == []
+
+
+def test_telling_the_same_twice_is_telling_it_once(bandit: Bandit) -> None:
+    answer = bandit.ask(MENU)
+    rewards = dict.fromkeys(answer.arms, 1.0)
+    assert bandit.tell(answer, rewards)
+    once = bandit.predict(MENU)
+    assert not bandit.tell(answer.id, rewards)
+    np.testing.assert_array_equal(bandit.predict(MENU).mean, once.mean)
+
+
+@pytest.mark.parametrize("observation_id", [None, "delivery-7"])
+def test_other_rewards_under_the_same_id_are_a_conflict(
+    bandit: Bandit, observation_id: str | None
+) -> None:
+    answer = bandit.ask(MENU)
+    arm = answer.arms[0]
+    bandit.tell(answer, {arm: 1.0}, observation_id=observation_id)
+    with pytest.raises(ConflictError):
+        bandit.tell(answer, {arm: 2.0}, observation_id=observation_id)
+
+
+def test_an_arm_is_told_once_under_whatever_id(bandit: Bandit) -> None:
+    answer = bandit.ask(MENU)
+    arm = answer.arms[0]
+    bandit.tell(answer, {arm: 1.0}, observation_id="a")
+    with pytest.raises(ConflictError):
+        bandit.tell(answer, {arm: 1.0}, observation_id="b")
+
+
+def test_asking_again_with_an_id_returns_the_decision(bandit: Bandit) -> None:
+    answer = bandit.ask(MENU, decision_id="monday")
+    assert bandit.ask(MENU, decision_id="monday") == answer
+    assert bandit.pending == ["monday"]
+    with pytest.raises(ConflictError, match="other arms"):
+        bandit.ask({"tea": [0.0, 0.0]}, decision_id="monday")
+    with pytest.raises(ConflictError, match="other time"):
+        bandit.ask(MENU, decision_id="monday", time=3.0)
+
+
+def test_history_counts_once(bandit: Bandit) -> None:
+    assert bandit.observe(MENU, {"tea": 0.7}, observation_id="2025")
+    assert not bandit.observe(MENU, {"tea": 0.7}, observation_id="2025")
+    with pytest.raises(ConflictError):
+        bandit.observe(MENU, {"tea": 0.8}, observation_id="2025")
+    mean = bandit.predict({"tea": MENU["tea"]}).mean[0]
+    assert mean == pytest.approx(0.7 / 1.01)  # k/(k + noise) with k = 1
+
+
+def test_an_abandoned_decision_is_not_awaited_but_still_teaches(bandit: Bandit) -> None:
+    answer = bandit.ask(MENU)
+    assert bandit.abandon(answer)
+    assert not bandit.abandon(answer)
+    assert bandit.pending == []
+    assert bandit.tell(answer, dict.fromkeys(answer.arms, 1.0))
+
+
+def test_decisions_past_their_age_are_abandoned(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = BanditSpec(policy=spec_of(policy()), max_age=3600.0)
+    bandit = create_bandit("menu", spec=spec, storage=storage)
+    now = 1_700_000_000.0
+    monkeypatch.setattr("superarm.live.bandit.clock.time", lambda: now)
+    old = bandit.ask(MENU)
+    now += 1800.0
+    young = bandit.ask(MENU)
+    now += 2000.0
+    last = bandit.ask(MENU)
+    assert bandit.pending == [young.id, last.id]
+    assert bandit.tell(old, {old.arms[0]: 1.0})  # it still teaches
+    now -= 1e6  # a clock that jumps back makes nothing old
+    assert bandit.pending == [young.id, last.id]
+    bandit.ask(MENU)
+    assert len(bandit.pending) == 3
+
+
+# --- an order that matters -----------------------------------------------------------------
+
+
+def test_rewards_wait_where_the_order_of_decisions_matters(storage: Storage) -> None:
+    posterior = SparseVariational(KERNEL, noise_variance=0.01)
+    bandit = create_bandit("ordered", spec=policy(posterior=posterior), storage=storage)
+    first = bandit.ask(MENU)
+    second = bandit.ask(MENU)
+    before = bandit.predict(MENU)
+    bandit.tell(second, dict.fromkeys(second.arms, 1.0))
+    np.testing.assert_array_equal(bandit.predict(MENU).mean, before.mean)
+    bandit.tell(first, {first.arms[0]: 1.0})
+    np.testing.assert_array_equal(bandit.predict(MENU).mean, before.mean)
+    bandit.tell(first, {first.arms[1]: 1.0})
+    assert (bandit.predict(MENU).mean != before.mean).any()
+    assert bandit.pending == []
+
+
+def test_abandoning_releases_the_rewards_that_waited(storage: Storage) -> None:
+    posterior = SparseVariational(KERNEL, noise_variance=0.01)
+    bandit = create_bandit("ordered", spec=policy(posterior=posterior), storage=storage)
+    first = bandit.ask(MENU)
+    second = bandit.ask(MENU)
+    before = bandit.predict(MENU)
+    bandit.tell(second, dict.fromkeys(second.arms, 1.0))
+    bandit.abandon(first)
+    assert (bandit.predict(MENU).mean != before.mean).any()
+    with pytest.raises(ConflictError, match="in the order of decisions"):
+        bandit.tell(first, {first.arms[0]: 1.0})
+
+
+# --- changes of the bandit itself ------------------------------------------------------------
+
+
+def test_named_arms_are_referred_to_by_id(bandit: Bandit) -> None:
+    with pytest.raises(UnknownArmError, match="no named arms"):
+        bandit.ask()
+    bandit.name_arms(MENU)
+    assert set(bandit.ask().arms) <= set(MENU)
+    answer = bandit.ask(["tea", "mocha"])
+    assert set(answer.arms) == {"tea", "mocha"}
+    with pytest.raises(UnknownArmError, match="'cocoa'"):
+        bandit.ask(["cocoa"])
+    bandit = reopened(bandit)
+    assert set(bandit.ask(["tea", "mocha"]).arms) == {"tea", "mocha"}
+    bandit.storage.close()
+
+
+def test_a_new_spec_learns_everything_that_was_told(bandit: Bandit) -> None:
+    answers = [bandit.ask(MENU) for _ in range(3)]
+    bandit.tell(answers[0], dict.fromkeys(answers[0].arms, 0.4))
+    bandit.tell(answers[2], {answers[2].arms[0]: 0.8})
+    kernel = SquaredExponential(lengthscale=0.9)
+    posterior = StreamingGP(kernel, noise_variance=0.1)
+    bandit.respecify(policy(posterior=posterior))
+    expected = StreamingGP(kernel, noise_variance=0.1)
+    expected.observe([MENU[str(arm)] for arm in answers[0].arms], [0.4, 0.4])
+    expected.observe([MENU[str(answers[2].arms[0])]], [0.8])
+    predicted = bandit.predict(MENU)
+    wanted = expected.predict([*MENU.values()])
+    np.testing.assert_allclose(predicted.mean, wanted.mean, rtol=1e-12)
+    assert bandit.pending == [answers[1].id, answers[2].id]
+    bandit.tell(answers[1], {answers[1].arms[0]: 0.5})
+    assert bandit.verify().same
+    again = reopened(bandit)
+    assert again.pending == [answers[1].id, answers[2].id]
+    assert again.verify().same
+    again.storage.close()
+
+
+def test_refit_raises_the_likelihood_of_what_was_told(bandit: Bandit) -> None:
+    with pytest.raises(InputError, match="nothing was told"):
+        bandit.refit()
+    rng = np.random.default_rng(3)
+    rows = rng.random((40, 2))
+    wave = np.sin(2.0 * rows[:, 0])
+    bandit.observe(
+        rows, dict(enumerate((wave + 0.01 * rng.standard_normal(40)).tolist()))
+    )
+    before = np.abs(bandit.predict(rows).mean - wave).max()
+    result = bandit.refit()
+    assert result.kernel.lengthscale > 0.3
+    assert np.abs(bandit.predict(rows).mean - wave).max() < before
+    answer = bandit.ask(MENU)
+    bandit.tell(answer, dict.fromkeys(answer.arms, 0.5))
+    assert bandit.verify().same
+    mean = bandit.predict(MENU).mean
+    again = reopened(bandit)
+    np.testing.assert_array_equal(again.predict(MENU).mean, mean)
+    again.storage.close()
+
+
+# --- explanations --------------------------------------------------------------------------
+
+
+def test_explain_names_runner_up_teachers_and_column(storage: Storage) -> None:
+    """Means depend on column 0 alone; what was told about a near arm taught most."""
+    kernel = SquaredExponential(lengthscale=(0.3, 30.0))
+    posterior = StreamingGP(kernel, noise_variance=0.01)
+    bandit = create_bandit(
+        "menu", spec=policy(posterior=posterior, oracle=TopK(k=1)), storage=storage
+    )
+    bandit.observe({"near": [0.62, 0.1], "far": [0.0, 0.9]}, {"near": 5.0, "far": -1.0})
+    answer = bandit.ask(MENU)
+    bandit.tell(
+        answer, {answer.arms[0]: -5.0}
+    )  # after the decision: it explains nothing
+    explanation = bandit.explain(answer)
+    (reasons,) = explanation.arms
+    assert answer.arms == ["latte"]
+    assert reasons.mean == answer.mean["latte"]
+    assert reasons.std == answer.std["latte"]
+    assert [teacher.arm for teacher in reasons.teachers] == ["near", "far"]
+    assert reasons.teachers[0].decision is None
+    # k² / (k(k + σ²)) with k(x, z) = exp(−½ (0.02/0.3)² − ½ (0.6/30)²) and prior variance 1
+    covariance = np.exp(-0.5 * (0.02 / 0.3) ** 2 - 0.5 * (0.6 / 30.0) ** 2)
+    assert reasons.teachers[0].share == pytest.approx(covariance**2 / 1.01)
+    assert reasons.column == "column 0"
+    assert reasons.effect is not None
+    assert reasons.effect > 0.0
+    assert explanation.runner_up == ["tea"]
+    assert explanation.margin is not None
+    assert explanation.margin > 0.0
+
+
+def test_runner_up_is_the_second_best_of_all_super_arms(storage: Storage) -> None:
+    """By brute force over all pairs of arms."""
+    bandit = create_bandit("menu", spec=policy(oracle=TopK(k=2)), storage=storage)
+    rng = np.random.default_rng(5)
+    rows = rng.random((6, 2))
+    bandit.observe(rows, {number: float(rng.normal()) for number in range(4)})
+    answer = bandit.ask(rows)
+    twin = StreamingGP(KERNEL, noise_variance=0.01)
+    observed = list(bandit._current().lessons())
+    feedback = observed[0].feedback
+    twin.observe(rows[feedback.positions], feedback.rewards)
+    predicted = twin.predict(rows)
+    index = predicted.mean + 2.0 * predicted.std
+    totals = {
+        pair: float(index[list(pair)].sum()) for pair in combinations(range(6), 2)
+    }
+    best, second = sorted(totals, key=lambda pair: -totals[pair])[:2]
+    explanation = bandit.explain(answer)
+    assert sorted(answer.arms) == sorted(best)
+    assert sorted(explanation.runner_up) == sorted(second)
+    assert explanation.margin == pytest.approx(totals[best] - totals[second])
+
+
+def test_explain_without_an_alternative_has_no_runner_up(storage: Storage) -> None:
+    bandit = create_bandit("menu", spec=policy(oracle=TopK(k=1)), storage=storage)
+    explanation = bandit.explain(bandit.ask({"tea": [0.1, 0.1]}))
+    assert explanation.runner_up == []
+    assert explanation.margin is None
+    with pytest.raises(InputError, match="no decision 'x'"):
+        bandit.explain("x")
+
+
+# --- restarts ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", [UCB(schedule=Fixed(value=2.0)), Thompson()])
+def test_a_restart_changes_nothing(rule: Any, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    bandit = create_bandit("menu", spec=policy(rule=rule), storage=Storage(url))
+    twin = create_bandit(
+        "menu",
+        spec=policy(rule=rule),
+        storage=Storage(f"sqlite:///{tmp_path / 'b.db'}"),
+    )
+    rng = np.random.default_rng(1)
+    for round_number in range(12):
+        answer = bandit.ask(MENU, decision_id=f"d{round_number}")
+        assert twin.ask(MENU, decision_id=f"d{round_number}").arms == answer.arms
+        if round_number % 3 != 2:  # some are never told
+            rewards = {arm: rng.random() for arm in answer.arms}
+            bandit.tell(answer, rewards)
+            twin.tell(answer.id, rewards)
+        if round_number % 4 == 3:
+            bandit = reopened(bandit)
+    assert bandit.pending == twin.pending
+    assert_same_beliefs(bandit, twin)
+    bandit.storage.close()
+    twin.storage.close()
+
+
+def test_rewards_of_before_a_restart_are_learned_after_it(bandit: Bandit) -> None:
+    answer = bandit.ask(MENU)
+    bandit = reopened(bandit)
+    assert bandit.pending == [answer.id]
+    assert bandit.tell(answer.id, dict.fromkeys(answer.arms, 1.0))
+    assert not bandit.tell(answer.id, dict.fromkeys(answer.arms, 1.0))
+    bandit.storage.close()
+
+
+@pytest.mark.parametrize("rule", [UCB(schedule=Fixed(value=2.0)), Thompson()])
+def test_replay_decides_everything_again(rule: Any, storage: Storage) -> None:
+    bandit = create_bandit("menu", spec=policy(rule=rule), storage=storage)
+    for round_number in range(10):
+        answer = bandit.ask(MENU)
+        if round_number != 4:
+            bandit.tell(answer, {arm: len(arm) / 10.0 for arm in answer.arms})
+    replay = bandit.verify()
+    assert replay.events == 1 + 10 + 9
+    assert replay.decisions == 10
+    assert replay.same
+
+
+def test_replay_names_a_decision_that_was_changed(bandit: Bandit) -> None:
+    bandit.ask(MENU, decision_id="d")
+    journal: Any = bandit.storage.journal
+    event = journal.event(1, "decision/d")
+    asked = Fold.load(bandit._log).asked(event)
+    (other,) = {0, 1, 2} - set(asked.decision.positions.tolist())
+    positions = np.array([asked.decision.positions[0], other])
+    changed = replace(asked.decision, positions=positions, carry=None)
+    body = dict(event.body)
+    body["decision"] = to_json(changed)
+    journal._connection.execute(
+        "UPDATE events SET body = ? WHERE seq = 2", (encode_body(body),)
+    )
+    replay = load_bandit("menu", storage=bandit.storage).verify()
+    assert not replay.same
+    assert "event 2, decision 'd'" in replay.differences[0]
+
+
+def test_a_snapshot_saves_the_events_before_it(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("superarm.live.bandit.EVENTS_PER_SNAPSHOT", 5)
+    for _ in range(8):
+        answer = bandit.ask(MENU)
+        bandit.tell(answer, {answer.arms[0]: 0.5})
+    assert bandit.storage.journal.snapshot(1) is not None
+    before = bandit.predict(MENU)
+    pending = bandit.pending
+    folded: list[int] = []
+    apply = Fold.apply
+    monkeypatch.setattr(
+        Fold,
+        "apply",
+        lambda fold, event: (folded.append(event.seq), apply(fold, event)),
+    )
+    bandit = reopened(bandit)
+    # A posterior restores its factor up to rounding.
+    np.testing.assert_allclose(bandit.predict(MENU).mean, before.mean, rtol=1e-12)
+    assert bandit.pending == pending
+    assert folded == [17]  # 1 created, 16 asks and tells; the snapshot is of 16
+    bandit.storage.close()
+
+
+def test_a_damaged_snapshot_is_ignored(bandit: Bandit) -> None:
+    answer = bandit.ask(MENU)
+    bandit.tell(answer, {answer.arms[0]: 0.5})
+    before = bandit.predict(MENU)
+    bandit.save_snapshot()
+    journal: Any = bandit.storage.journal
+    journal._connection.execute("UPDATE snapshots SET bytes = x'00'")
+    bandit = reopened(bandit)
+    np.testing.assert_array_equal(bandit.predict(MENU).mean, before.mean)
+    bandit.storage.close()
+
+
+# --- what is refused -----------------------------------------------------------------------
+
+
+def test_what_is_refused_changes_nothing(bandit: Bandit) -> None:
+    answer = bandit.ask(MENU)
+    before = bandit.predict(MENU)
+    arm = answer.arms[0]
+    with pytest.raises(InputError, match="no decision 'x'"):
+        bandit.tell("x", {arm: 1.0})
+    with pytest.raises(UnknownArmError, match="'cocoa' is not on offer"):
+        bandit.tell(answer, {"cocoa": 1.0})
+    with pytest.raises(InputError, match="finite"):
+        bandit.tell(answer, {arm: float("nan")})
+    with pytest.raises(InputError):
+        bandit.ask({"mocha": [0.1]})
+    with pytest.raises(InputError, match="text or a whole number"):
+        bandit.ask({(1, 2): [0.1, 0.2]})
+    with pytest.raises(InputError, match="at least one"):
+        bandit.ask({})
+    np.testing.assert_array_equal(bandit.predict(MENU).mean, before.mean)
+    assert bandit.pending == [answer.id]
+
+
+def test_names_are_unique(bandit: Bandit) -> None:
+    storage = bandit.storage
+    with pytest.raises(ConflictError, match="'menu' already"):
+        create_bandit("menu", spec=policy(), storage=storage)
+    again = create_bandit("menu", spec=policy(), storage=storage, load_if_exists=True)
+    assert again is bandit
+    with pytest.raises(InputError, match="no bandit 'other'"):
+        load_bandit("other", storage=storage)
+
+
+def test_a_second_owner_is_refused(bandit: Bandit) -> None:
+    with pytest.raises(ConflictError, match="another process uses"):
+        Storage(bandit.storage.url)
+
+
+def test_spec_as_json_builds_the_same_bandit(storage: Storage) -> None:
+    spec = BanditSpec.from_user(policy())
+    assert BanditSpec.from_json(spec.as_json()) == spec

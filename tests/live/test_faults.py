@@ -1,0 +1,198 @@
+"""What happens when the disk fails, threads compete or the process is killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.core import Arms
+from superarm.kernels import SquaredExponential
+from superarm.live import Bandit, Storage, create_bandit, load_bandit
+from superarm.live.events import Kind
+from superarm.live.fold import Fold
+from superarm.live.journal import Append, StorageError
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy
+from superarm.posteriors import StreamingGP
+from superarm.rules import UCB, Fixed
+
+MENU = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7], "tea": [0.9, 0.1]}
+
+
+def policy() -> IndexPolicy:
+    return IndexPolicy(
+        posterior=StreamingGP(SquaredExponential(lengthscale=0.3), noise_variance=0.01),
+        rule=UCB(schedule=Fixed(value=2.0)),
+        oracle=TopK(k=1),
+    )
+
+
+@pytest.fixture
+def bandit(tmp_path: Path) -> Iterator[Bandit]:
+    with Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as storage:
+        yield create_bandit("menu", spec=policy(), storage=storage)
+
+
+def test_a_failed_commit_is_not_acknowledged_and_leaves_no_trace(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = bandit.ask(MENU)
+    before = bandit.predict(MENU)
+
+    def fail(appends: Sequence[Append]) -> None:
+        raise StorageError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bandit.storage.journal, "append", fail)
+        for _ in range(2):
+            with pytest.raises(StorageError, match="the disk is full"):
+                bandit.tell(answer, {answer.arms[0]: 1.0})
+            with pytest.raises(StorageError, match="the disk is full"):
+                bandit.ask(MENU)
+    np.testing.assert_array_equal(bandit.predict(MENU).mean, before.mean)
+    assert bandit.pending == [answer.id]
+    assert bandit.tell(answer, {answer.arms[0]: 1.0})
+    assert bandit.verify().same
+
+
+def test_threads_share_a_bandit(bandit: Bandit) -> None:
+    def loop(client: int) -> int:
+        for number in range(10):
+            answer = bandit.ask(MENU, decision_id=f"{client}-{number}")
+            assert bandit.tell(answer, {answer.arms[0]: client / 10.0})
+        return client
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(loop, range(8))) == list(range(8))
+    assert bandit.pending == []
+    replay = bandit.verify()
+    assert replay.decisions == 80
+    assert replay.same
+
+
+def test_the_same_request_from_many_threads_counts_once(bandit: Bandit) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(
+            pool.map(lambda _: bandit.ask(MENU, decision_id="one"), range(16))
+        )
+        new = list(
+            pool.map(lambda _: bandit.tell("one", {answers[0].arms[0]: 1.0}), range(16))
+        )
+    assert all(answer == answers[0] for answer in answers)
+    assert new.count(True) == 1
+    events = list(bandit.storage.journal.events(1))
+    assert [event.kind for event in events] == [
+        Kind.CREATED,
+        Kind.DECIDED,
+        Kind.OBSERVED,
+    ]
+
+
+CLIENTS = textwrap.dedent(
+    """
+    import sys, threading
+    sys.path[:0] = sys.argv[3:]
+    from superarm.live import Storage, load_bandit
+
+    menu = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7], "tea": [0.9, 0.1]}
+    life = sys.argv[2]
+    bandit = load_bandit("menu", storage=Storage(sys.argv[1]))
+    lock = threading.Lock()
+
+    def acknowledge(*words):
+        with lock:
+            print(*words, flush=True)
+
+    def loop(client):
+        number = 0
+        while True:
+            number += 1
+            name = f"{life}-{client}-{number}"
+            answer = bandit.ask(menu, decision_id=name)
+            acknowledge("ask", name, answer.arms[0])
+            reward = (client * 7 + number) % 11 / 10
+            bandit.tell(answer, {answer.arms[0]: reward})
+            acknowledge("tell", name, reward)
+
+    for client in range(CLIENTS):
+        threading.Thread(target=loop, args=(client,)).start()
+    """
+)
+
+
+def kill_repeatedly(path: Path, kills: int, clients: int) -> dict[str, Any]:
+    """Kill a process under load; return what it had acknowledged, by kind and decision."""
+    url = f"sqlite:///{path}"
+    with Storage(url) as storage:
+        create_bandit("menu", spec=policy(), storage=storage)
+    acknowledged: dict[str, Any] = {}
+    source = str(Path(__file__).parents[2] / "src")
+    for life in range(kills):
+        script = CLIENTS.replace("CLIENTS", str(clients))
+        command = [sys.executable, "-c", script, url, str(life), source]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            # It is at work: all clients have come round several times.
+            first = "".join(process.stdout.readline() for _ in range(4 * clients))
+            process.kill()
+            # The last line may be torn; a line that ends was printed after the commit.
+            rest = process.stdout.read()
+        for line in (first + rest).splitlines(keepends=True):
+            if line.endswith("\n"):
+                kind, decision, value = line.split()
+                acknowledged[f"{kind} {decision}"] = value
+    return acknowledged
+
+
+def check_after_kills(path: Path, acknowledged: dict[str, Any]) -> None:
+    """Nothing acknowledged is lost or doubled, and a replay decides alike."""
+    with Storage(f"sqlite:///{path}") as storage:
+        bandit = load_bandit("menu", storage=storage)
+        events = list(storage.journal.events(1))
+        observed = [event for event in events if event.kind is Kind.OBSERVED]
+        decided = [event for event in events if event.kind is Kind.DECIDED]
+        rewarded = [event.body["decision"] for event in observed]
+        assert len(rewarded) == len(set(rewarded))
+        fold = Fold(bandit._log)
+        answers = {}
+        for event in decided:
+            asked = fold.asked(event)
+            answers[asked.id] = asked.decision.ids(asked.offer)
+        for key, value in acknowledged.items():
+            kind, decision = key.split()
+            if kind == "tell":
+                assert decision in rewarded
+            else:
+                assert answers[decision] == [value]
+        assert bandit.verify().same
+        # Without a snapshot, from the first event.
+        fold.catch_up()
+        assert isinstance(fold.policy, IndexPolicy)
+        offer = fold.offer(Arms(ids=list(MENU), features=list(MENU.values())))
+        means = fold.policy.beliefs(offer).mean
+        np.testing.assert_allclose(bandit.predict(MENU).mean, means, atol=1e-9)
+
+
+def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "bandits.db"
+    acknowledged = kill_repeatedly(path, kills=2, clients=8)
+    assert len(acknowledged) >= 2 * 4 * 8
+    check_after_kills(path, acknowledged)
+
+
+@pytest.mark.slow
+def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "bandits.db"
+    acknowledged = kill_repeatedly(path, kills=20, clients=32)
+    assert len(acknowledged) >= 20 * 4 * 32
+    check_after_kills(path, acknowledged)
