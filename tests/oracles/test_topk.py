@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from superarm.core import Floats, Ints
 from superarm.core.errors import InfeasibleError, InputError, NotFiniteError
 from superarm.oracles import TopK
+from superarm.oracles.ties import tie_limit
 
 RNG = np.random.default_rng(0)
 scores = st.lists(
@@ -38,11 +39,25 @@ def test_top_k_equals_brute_force_and_ties_go_to_the_first(
         for arms in combinations(range(len(values)), k)
     )
     assert desirability[chosen].sum() == pytest.approx(best, rel=1e-12)
-    assert (
-        chosen.tolist()
-        == sorted(range(len(values)), key=lambda arm: -desirability[arm])[:k]
-    )
+    assert chosen.tolist() == first_of_ties(desirability, k)
     assert chosen.dtype == np.intp
+
+
+def first_of_ties(desirability: Floats, k: int) -> list[int]:
+    """Arm by arm: the first that ties with the best of the remaining ones."""
+    remaining = list(range(len(desirability)))
+    chosen = []
+    for _ in range(k):
+        highest = max(float(desirability[arm]) for arm in remaining)
+        tied = [arm for arm in remaining if desirability[arm] >= tie_limit(highest)]
+        chosen.append(tied[0])
+        remaining.remove(tied[0])
+    return chosen
+
+
+def test_too_few_arms_that_tie_within_rounding_are_infeasible() -> None:
+    with pytest.raises(InfeasibleError, match="only 3 of 3"):
+        TopK(k=4).select(np.array([0.0, 1e9, 999999999.9999999]), None, RNG)
 
 
 def test_too_few_arms_are_counted_in_the_message() -> None:

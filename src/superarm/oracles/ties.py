@@ -66,8 +66,9 @@ def best_first(desirability: Floats, k: int) -> Ints:
     if not _has_ties(desirability[leading].tolist()):
         return order  # as nearly always
     values = desirability[order].tolist()
+    end = min(k, len(values))
     start = 0
-    while start < k and values[start] > -inf:
+    while start < end and values[start] > -inf:
         # A run in which each ties with the one before it.
         stop = start + 1
         while stop < len(values) and values[stop] >= tie_limit(values[stop - 1]):
