@@ -469,7 +469,9 @@ def test_both_files_come_from_one_folder(
         assert data_files.find("movielens", ending=ending).is_relative_to(complete)
     assert settle_source({"name": "movies"})["source"] == "real"
     monkeypatch.setattr(data_files, "search_path", lambda: [half, remainder])
-    with pytest.raises(MissingDataError, match=r"movielens was not found in .*movies\.csv\.xz"):
+    with pytest.raises(
+        MissingDataError, match=r"movielens was not found in .*movies\.csv\.xz"
+    ):
         datasets.load_movielens()
     assert settle_source({"name": "movies"})["source"] == "synthetic"
     assert "synthetic" in movies(source="auto").interpretations["data"]
