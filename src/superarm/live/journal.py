@@ -1,13 +1,14 @@
 """The journal: where events are stored, and how they become durable.
 
-A :class:`Journal` is a database with four tables:
+A :class:`Journal` is a database with these tables:
 
 ==============  ============================================  =====================================
-``bandits``     id, tenant, name, spec, created               one row a bandit
+``bandits``     id, tenant, name, created                     one row a bandit
 ``events``      bandit, seq, key, kind, time, body            append-only; (bandit, seq) and
                                                               (bandit, key) are unique
 ``blobs``       hash, bytes                                   offers, each stored once
 ``snapshots``   bandit, seq, bytes                            disposable: they only make restarts fast
+``tokens``      hash, tenant, name, scopes, created           who may use a service
 ==============  ============================================  =====================================
 
 Because (bandit, seq) is the primary key, an owner that lost its bandit to another process cannot append:
@@ -21,11 +22,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from superarm.core.errors import SuperarmError
+from superarm.core.errors import ConflictError, StateError, SuperarmError
 
 from .events import Event
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of the tables."""
 
 
@@ -43,6 +44,16 @@ class BanditRow(NamedTuple):
     id: int
     tenant: str
     name: str
+    created: float  # seconds since 1970
+
+
+class TokenRow(NamedTuple):
+    """A token of a service's user. The token itself is known to its user alone."""
+
+    hash: str
+    tenant: str
+    name: str
+    scopes: str  # words separated by spaces
     created: float  # seconds since 1970
 
 
@@ -96,6 +107,42 @@ class Journal(Protocol):
             tenant: Whose bandits.
         """
 
+    def find_decision(self, tenant: str, key: str) -> list[BanditRow]:
+        """The bandits that have a decision with this key, by name.
+
+        Args:
+            tenant: Whose bandits.
+            key: The key of the event ``decided``.
+        """
+
+    def add_token(self, token: TokenRow) -> None:
+        """Store a token.
+
+        Args:
+            token: The token, hashed.
+
+        Raises:
+            ConflictError: The tenant has a token of this name.
+        """
+
+    def find_token(self, token_hash: str) -> TokenRow | None:
+        """A token by its hash; ``None`` if there is none.
+
+        Args:
+            token_hash: The hash.
+        """
+
+    def tokens(self) -> list[TokenRow]:
+        """All tokens, by tenant and name."""
+
+    def remove_token(self, tenant: str, name: str) -> bool:
+        """Remove a token; whether there was one.
+
+        Args:
+            tenant: Whose token it is.
+            name: Its name.
+        """
+
     def append(self, appends: Sequence[Append]) -> None:
         """Store events, of several bandits perhaps, in one transaction: all of them or none.
 
@@ -139,3 +186,45 @@ class Journal(Protocol):
 
     def close(self) -> None:
         """Release the storage."""
+
+
+# --- messages that every journal needs -----------------------------------------------------
+
+
+def too_new(where: str, schema: int) -> StateError:
+    """The error for a storage that a later version of superarm wrote.
+
+    Args:
+        where: The storage.
+        schema: Its schema.
+    """
+    return StateError(
+        f"{where} has schema {schema}, but this version of superarm reads up to schema {SCHEMA}; "
+        "upgrade superarm"
+    )
+
+
+def outdated(where: str, url: str, schema: int) -> StateError:
+    """The error for a storage that an earlier version of superarm wrote.
+
+    Args:
+        where: The storage.
+        url: Its URL, for the advice.
+        schema: Its schema.
+    """
+    return StateError(
+        f"{where} has schema {schema}, but this version of superarm needs schema {SCHEMA}; make a "
+        f"backup, then run `superarm storage upgrade {url}`"
+    )
+
+
+def token_exists(token: TokenRow) -> ConflictError:
+    """The error for a second token of the same name.
+
+    Args:
+        token: The second one.
+    """
+    return ConflictError(
+        f"tenant {token.tenant!r} has a token {token.name!r} already; remove it, or choose another "
+        "name"
+    )

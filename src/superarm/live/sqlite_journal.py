@@ -26,38 +26,15 @@ from .journal import (
     Snapshot,
     StaleOwnerError,
     StorageError,
+    TokenRow,
+    outdated,
+    token_exists,
+    too_new,
 )
+from .sqlite_schema import STEPS
 
 _APPLICATION = 0x5375416D  # "SuAm": marks a file as ours
 _PAGE = 1000  # events read at a time
-_TABLES = """
-CREATE TABLE bandits (
-    id INTEGER PRIMARY KEY,
-    tenant TEXT NOT NULL,
-    name TEXT NOT NULL,
-    created REAL NOT NULL,
-    UNIQUE (tenant, name)
-) STRICT;
-CREATE TABLE events (
-    bandit INTEGER NOT NULL REFERENCES bandits (id),
-    seq INTEGER NOT NULL,
-    key TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    time REAL NOT NULL,
-    body TEXT NOT NULL,
-    PRIMARY KEY (bandit, seq)
-) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX event_keys ON events (bandit, key);
-CREATE TABLE blobs (
-    hash TEXT PRIMARY KEY,
-    bytes BLOB NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE snapshots (
-    bandit INTEGER PRIMARY KEY REFERENCES bandits (id),
-    seq INTEGER NOT NULL,
-    bytes BLOB NOT NULL
-) STRICT;
-"""
 
 
 class SQLiteJournal:
@@ -65,14 +42,15 @@ class SQLiteJournal:
 
     Args:
         path: The file; it is created if it does not exist.
+        upgrade: Whether to bring a file of an earlier version up to date; otherwise it is refused.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, upgrade: bool = False) -> None:
         self.path = Path(path)
         self._lock = RLock()  # one thread uses the connection at a time
         self._owner = _own(self.path)
         try:
-            self._connection = _connect(self.path)
+            self._connection = _connect(self.path, upgrade)
         except BaseException:
             self._owner.close()
             raise
@@ -127,6 +105,65 @@ class SQLiteJournal:
         """
         query = "SELECT id, tenant, name, created FROM bandits WHERE tenant = ? ORDER BY name"
         return [BanditRow(*row) for row in self._rows(query, (tenant,))]
+
+    def find_decision(self, tenant: str, key: str) -> list[BanditRow]:
+        """The bandits that have a decision with this key.
+
+        Args:
+            tenant: Whose bandits.
+            key: The key of the event ``decided``.
+        """
+        query = (
+            "SELECT id, tenant, name, created FROM bandits WHERE tenant = ? AND id IN "
+            "(SELECT bandit FROM events WHERE key = ? AND kind = 'decided') ORDER BY name"
+        )
+        return [BanditRow(*row) for row in self._rows(query, (tenant, key))]
+
+    # --- tokens ----------------------------------------------------------------------------
+
+    def add_token(self, token: TokenRow) -> None:
+        """Store a token.
+
+        Args:
+            token: The token, hashed.
+        """
+        with self._transaction() as connection:
+            try:
+                connection.execute(
+                    "INSERT INTO tokens (hash, tenant, name, scopes, created) "
+                    "VALUES (?, ?, ?, ?, ?)",
+                    token,
+                )
+            except sqlite3.IntegrityError:
+                raise token_exists(token) from None
+
+    def find_token(self, token_hash: str) -> TokenRow | None:
+        """A token by its hash; ``None`` if there is none.
+
+        Args:
+            token_hash: The hash.
+        """
+        query = "SELECT hash, tenant, name, scopes, created FROM tokens WHERE hash = ?"
+        row = self._first_row(query, (token_hash,))
+        return None if row is None else TokenRow(*row)
+
+    def tokens(self) -> list[TokenRow]:
+        """All tokens, by tenant and name."""
+        query = "SELECT hash, tenant, name, scopes, created FROM tokens ORDER BY tenant, name"
+        return [TokenRow(*row) for row in self._rows(query, ())]
+
+    def remove_token(self, tenant: str, name: str) -> bool:
+        """Remove a token; whether there was one.
+
+        Args:
+            tenant: Whose token it is.
+            name: Its name.
+        """
+        with self._transaction() as connection:
+            cursor = connection.execute(
+                "DELETE FROM tokens WHERE tenant = ? AND name = ?", (tenant, name)
+            )
+        return cursor.rowcount > 0
 
     # --- events ----------------------------------------------------------------------------
 
@@ -294,7 +331,7 @@ def _own(path: Path) -> BinaryIO:
         raise StorageError(f"{path} cannot be opened: {error.strerror}") from None
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, upgrade: bool) -> sqlite3.Connection:
     """Open the file, and create the tables in a new one."""
     if path.exists():
         require_regular(path)
@@ -303,32 +340,37 @@ def _connect(path: Path) -> sqlite3.Connection:
             path, isolation_level=None, check_same_thread=False
         )
         try:
-            _prepare(connection, path)
+            _prepare(connection, path, upgrade)
         except BaseException:
             connection.close()
             raise
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    schema = _pragma(connection, "user_version")
-    application = _pragma(connection, "application_id")
+def _prepare(connection: sqlite3.Connection, path: Path, upgrade: bool) -> None:
     is_new = not connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-    if not is_new and application != _APPLICATION:
-        raise FileError(f"{path} is a database of another program; name another file")
-    if schema > SCHEMA:
-        raise StateError(
-            f"{path} has schema {schema}, and this version of superarm reads schema {SCHEMA}; "
-            "upgrade superarm"
-        )
+    schema = 0 if is_new else _schema_of(connection, path)
+    if not is_new and schema < SCHEMA and not upgrade:
+        raise outdated(str(path), f"sqlite:///{path}", schema)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
-    if is_new:
+    if schema < SCHEMA:
+        steps = " ".join(STEPS[schema:])
         connection.executescript(
-            f"BEGIN; {_TABLES} PRAGMA application_id = {_APPLICATION}; "
+            f"BEGIN; {steps} PRAGMA application_id = {_APPLICATION}; "
             f"PRAGMA user_version = {SCHEMA}; COMMIT;"
         )
+
+
+def _schema_of(connection: sqlite3.Connection, path: Path) -> int:
+    """The schema of a file that has tables."""
+    if _pragma(connection, "application_id") != _APPLICATION:
+        raise FileError(f"{path} is a database of another program; name another file")
+    schema = _pragma(connection, "user_version")
+    if schema > SCHEMA:
+        raise too_new(str(path), schema)
+    return schema
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

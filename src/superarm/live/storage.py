@@ -21,11 +21,12 @@ class Storage:
 
     Args:
         url: Where the journal is: ``sqlite:///FILE``.
+        upgrade: Whether to bring a storage of an earlier version up to date; otherwise it is refused.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, upgrade: bool = False) -> None:
         self.url = url
-        self.journal = _open_journal(url)
+        self.journal = _open_journal(url, upgrade)
         self.commits = GroupCommit(self.journal)
         self.closed = False
         self._lock = Lock()
@@ -66,7 +67,7 @@ def open_storage(storage: str | Storage) -> Storage:
         return opened
 
 
-def _open_journal(url: str) -> Journal:
+def _open_journal(url: str, upgrade: bool) -> Journal:
     if url.startswith(_SQLITE) and len(url) > len(_SQLITE):
-        return SQLiteJournal(url.removeprefix(_SQLITE))
+        return SQLiteJournal(url.removeprefix(_SQLITE), upgrade=upgrade)
     raise InputError(f"storage is {url!r}; give a URL such as 'sqlite:///bandits.db'")
