@@ -6,8 +6,9 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,52 @@ def test_a_failed_commit_is_not_acknowledged_and_leaves_no_trace(
     assert bandit.pending == [answer.id]
     assert bandit.tell(answer, {answer.arms[0]: 1.0})
     assert bandit.verify().same
+
+
+# --- repetitions while the first is being stored -------------------------------------------
+
+
+class HeldJournal:
+    """A journal whose next appends wait, and then succeed or fail."""
+
+    def __init__(self, bandit: Bandit) -> None:
+        self.release = Event()
+        self.failure: StorageError | None = None
+        self._append = bandit.storage.journal.append
+        bandit.storage.journal.append = self.append  # type: ignore[method-assign]
+
+    def append(self, appends: Sequence[Append]) -> None:
+        assert self.release.wait(timeout=30)
+        if self.failure is not None:
+            raise self.failure
+        self._append(appends)
+
+
+def test_a_repetition_is_acknowledged_when_the_first_is_durable(bandit: Bandit) -> None:
+    held = HeldJournal(bandit)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(bandit.ask, MENU, decision_id="x")
+        second = threads.submit(bandit.ask, MENU, decision_id="x")
+        finished, _ = wait([first, second], timeout=0.3)
+        assert not finished
+        held.release.set()
+        assert first.result(30).arms == second.result(30).arms
+    assert bandit.pending == ["x"]
+
+
+def test_a_repetition_fails_if_the_first_is_not_stored(bandit: Bandit) -> None:
+    held = HeldJournal(bandit)
+    held.failure = StorageError("the disk is full")
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(bandit.ask, MENU, decision_id="x")
+        second = threads.submit(bandit.ask, MENU, decision_id="x")
+        held.release.set()
+        for asked in (first, second):
+            with pytest.raises(StorageError, match="disk is full"):
+                asked.result(30)
+    assert bandit.pending == []
+    held.failure = None
+    assert bandit.ask(MENU, decision_id="x").id == "x"
 
 
 def test_threads_share_a_bandit(bandit: Bandit) -> None:

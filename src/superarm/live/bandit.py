@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from superarm.core import Decision, Feedback, Offer, Prediction
+from superarm.core import Decision, Feedback, Guarantee, Offer, Prediction
 from superarm.core.capabilities import Forecaster
 from superarm.core.display import Displayable
 from superarm.core.errors import ConflictError, InputError
@@ -28,11 +28,12 @@ from .arms import ArmId, as_arms
 from .codec import arms_to_bytes, decided_key
 from .events import Event, Kind, digest, encode_body
 from .explain import Explanation, explain
-from .fold import Asked, Fold
+from .fold import DECIDE, Asked, Fold
 from .journal import BanditRow
 from .log import Log
 from .refit import fit_policy
 from .replay import Replay, verify
+from .runtime import runtime
 from .spec import BanditSpec
 from .storage import Storage
 
@@ -57,6 +58,8 @@ class Answer(Displayable):
     """Standard deviation of each chosen arm's expected reward."""
     propensity: float | None = None
     """Probability of this action under the policy, where it is known."""
+    guarantee: Guarantee | None = None
+    """How near to the best super arm the oracle's selection is, by the indices of the arms."""
 
     @classmethod
     def of(cls, asked: Asked) -> Self:
@@ -79,6 +82,7 @@ class Answer(Displayable):
             mean=_by_id(ids, decision.mean),
             std=_by_id(ids, decision.std),
             propensity=decision.propensity,
+            guarantee=decision.guarantee,
         )
 
 
@@ -132,19 +136,19 @@ class Bandit(Displayable):
             earlier = self._log.event(decided_key(number))
             if earlier is not None:
                 _check_same(earlier, request, f"decision {number!r}")
-                return Answer.of(fold.asked(earlier))
-            self._log.remember_arms(request["arms"], offered)
-            self._abandon_old()
-            offer = fold.offer(offered, structure=structure, time=request["time"])
-            decision = fold.decide(offer)
-            event = self._event(
-                Kind.DECIDED,
-                decided_key(number),
-                _decided(number, request, offer, decision),
-            )
-            durable = self._record(event, {request["arms"]: blob})
+                asked = fold.asked(earlier)
+                durable = self._log.barrier()
+            else:
+                self._log.remember_arms(request["arms"], offered)
+                self._abandon_old()
+                offer = fold.offer(offered, structure=structure, time=request["time"])
+                decision = fold.decide(offer)
+                body = {**request, **_decided(number, fold, offer, decision)}
+                event = self._event(Kind.DECIDED, decided_key(number), body)
+                durable = self._record(event, {request["arms"]: blob})
+                asked = Asked(number, offer, decision, event.time)
         durable.result()
-        return Answer.of(Asked(number, offer, decision, event.time))
+        return Answer.of(asked)
 
     # --- tell ------------------------------------------------------------------------------
 
@@ -181,11 +185,11 @@ class Bandit(Displayable):
             earlier = self._log.event(key)
             if earlier is not None:
                 _check_same(earlier, body, f"rewards of decision {decision_id!r}")
-                return False
-            event = self._event(Kind.OBSERVED, key, body)
-            durable = self._record(event)
+                durable = self._log.barrier()
+            else:
+                durable = self._record(self._event(Kind.OBSERVED, key, body))
         durable.result()
-        return True
+        return earlier is None
 
     def observe(
         self,
@@ -225,12 +229,13 @@ class Bandit(Displayable):
             earlier = self._log.event(key)
             if earlier is not None:
                 _check_same(earlier, request, f"observation {number!r}")
-                return False
-            body = {**request, "step": offer.step}
-            event = self._event(Kind.HISTORY, key, body)
-            durable = self._record(event, {request["arms"]: blob})
+                durable = self._log.barrier()
+            else:
+                body = {**request, "step": offer.step}
+                event = self._event(Kind.HISTORY, key, body)
+                durable = self._record(event, {request["arms"]: blob})
         durable.result()
-        return True
+        return earlier is None
 
     def abandon(self, decision: Answer | str) -> bool:
         """Stop waiting for a decision's rewards. Rewards that come nevertheless are learned.
@@ -246,11 +251,12 @@ class Bandit(Displayable):
             fold = self._current()
             if fold.find(decision_id) is None:
                 raise InputError(f"there is no decision {decision_id!r}")
-            if decision_id not in fold.open:
-                return False
-            durable = self._record_abandoned(decision_id)
+            is_open = decision_id in fold.open
+            durable = self._log.barrier()
+            if is_open:
+                durable = self._record_abandoned(decision_id)
         durable.result()
-        return True
+        return is_open
 
     def _record_abandoned(self, decision_id: str) -> Future[None]:
         key = f"abandoned/{decision_id}"
@@ -409,12 +415,15 @@ class Bandit(Displayable):
 
 
 def _decided(
-    decision_id: str, request: Mapping[str, Any], offer: Offer, decision: Decision
+    decision_id: str, fold: Fold, offer: Offer, decision: Decision
 ) -> dict[str, Any]:
-    """The body of an event ``decided``."""
+    """What an event ``decided`` records besides the request: its other inputs, and the decision."""
     return {
         "id": decision_id,
-        **request,
+        "after": fold.seq,
+        "pending": fold.pending_digest(),
+        "stream": [fold.spec.seed, DECIDE, offer.step],
+        "runtime": runtime(),
         "previous_action": to_json(offer.previous_action),
         "decision": to_json(decision),
     }

@@ -18,7 +18,7 @@ from superarm.core.streams import stream
 from superarm.policies.base import Learner
 
 from .codec import decided_key
-from .events import Event, Kind
+from .events import Event, Kind, digest
 from .journal import Snapshot
 from .log import Log
 from .spec import BanditSpec
@@ -203,6 +203,10 @@ class Fold:
         )
         offer = offer.after(from_json(body["previous_action"]))
         return Asked(body["id"], offer, decision, event.time)
+
+    def pending_digest(self) -> str:
+        """The ids of the decisions that await rewards, as a digest: there may be thousands."""
+        return digest("\n".join(self.open).encode())
 
     def find(self, decision_id: str) -> Asked | None:
         """A decision of any age; ``None`` if there is none with this id.

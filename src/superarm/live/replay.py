@@ -61,6 +61,9 @@ def _difference(fold: Fold, event: Event) -> str | None:
     recorded = asked.decision
     decided = fold.decide(asked.offer)
     where = f"event {event.seq}, decision {asked.id!r}"
+    pending = event.body.get("pending")  # not in events of the first version
+    if pending is not None and pending != fold.pending_digest():
+        return f"{where}: other decisions awaited rewards than now"
     if recorded.positions.tolist() != decided.positions.tolist():
         return (
             f"{where}: recorded {recorded.ids(asked.offer)}, "

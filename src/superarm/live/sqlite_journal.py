@@ -1,9 +1,10 @@
 """A journal in one SQLite file.
 
 The file is in WAL mode with ``synchronous=FULL``: a commit returns when the disk has confirmed it.
-Exactly one connection in exactly one process uses the file. A second process is refused, because
-releases of SQLite before 3.51.3 can corrupt a WAL that two connections write, and because a bandit has
-one owner.
+Exactly one process uses the file, and exactly one of its connections writes and checkpoints. A second
+process is refused, because releases of SQLite before 3.51.3 can corrupt a WAL that two connections
+write, and because a bandit has one owner. Another connection only reads, so that nobody who reads
+waits for the disk.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import RLock
+from threading import Lock
 from typing import Any, BinaryIO
 
 from superarm.core.errors import ConflictError, FileError, StateError
@@ -47,18 +48,21 @@ class SQLiteJournal:
 
     def __init__(self, path: str | Path, *, upgrade: bool = False) -> None:
         self.path = Path(path)
-        self._lock = RLock()  # one thread uses the connection at a time
+        self._writing = Lock()  # one thread uses a connection at a time
+        self._reading = Lock()
         self._owner = _own(self.path)
         try:
-            self._connection = _connect(self.path, upgrade)
+            self._writer = _connect(self.path, upgrade)
+            self._reader = _connect_reader(self.path)
         except BaseException:
             self._owner.close()
             raise
 
     def close(self) -> None:
         """Close the file, which another process may then open."""
-        with self._lock:
-            self._connection.close()
+        with self._writing, self._reading:
+            self._reader.close()
+            self._writer.close()  # the last to close: it alone checkpoints
             self._owner.close()
 
     # --- bandits ---------------------------------------------------------------------------
@@ -259,8 +263,8 @@ class SQLiteJournal:
     # --- the connection --------------------------------------------------------------------
 
     def _rows(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        with self._lock, _explained(self.path):
-            return self._connection.execute(query, values).fetchall()
+        with self._reading, _explained(self.path):
+            return self._reader.execute(query, values).fetchall()
 
     def _first_row(self, query: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
         rows = self._rows(query, values)
@@ -268,8 +272,8 @@ class SQLiteJournal:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, _explained(self.path):
-            connection = self._connection
+        with self._writing, _explained(self.path):
+            connection = self._writer
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -344,6 +348,17 @@ def _connect(path: Path, upgrade: bool) -> sqlite3.Connection:
         except BaseException:
             connection.close()
             raise
+    return connection
+
+
+def _connect_reader(path: Path) -> sqlite3.Connection:
+    """Another connection to a file that is open, which never writes."""
+    with _explained(path):
+        connection = sqlite3.connect(
+            path, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
     return connection
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from superarm.core import (
     Floats,
-    Ints,
     Offer,
     Oracle,
     Rescore,
@@ -66,8 +65,8 @@ def select(
     offer: Offer,
     rng: Rng,
     rescore: Rescore | None = None,
-) -> tuple[object, Ints]:
-    """The action and the arms that the oracle selects, all of them on offer and available.
+) -> Selection:
+    """What the oracle selects, checked: all arms are on offer and available.
 
     Args:
         oracle: The oracle.
@@ -85,10 +84,10 @@ def select(
         raise InputError(
             f"{name}.select returned {selection!r:.60}; return a Selection"
         )
-    action, selected, _ = selection
+    action, selected, guarantee = selection
     positions = frozen(as_positions(selected, f"what {name} selected"))
     check_chosen(name, positions, desirability)
     if action is selected:
         # The arms are the action: one array, so that both can only change together.
         action = positions
-    return action, positions
+    return Selection(action, positions, guarantee)

@@ -142,7 +142,7 @@ class Exp3(Learner):
             drawn_arm = as_generator(rng).choice(len(p), p=p)
             desirability[drawn_arm] = 1.0
         desirability[p == 0.0] = -np.inf
-        action, positions = select(TopK(k=1), desirability, offer, rng)
+        action, positions, _ = select(TopK(k=1), desirability, offer, rng)
         return Decision(
             step=offer.step,
             action=action,

@@ -57,13 +57,16 @@ class ScorePolicy(SavablePolicy, TablePlayer):
         priced_offer = offer
         if isinstance(self.score, KnownCosts):
             priced_offer = self.score.priced(offer)
-        action, positions = select(self.oracle, desirability, priced_offer, rng)
+        action, positions, guarantee = select(
+            self.oracle, desirability, priced_offer, rng
+        )
         return Decision(
             step=offer.step,
             action=action,
             positions=positions,
             desirability=desirability[positions],
             propensity=self.score.propensity(offer, positions, self.oracle),
+            guarantee=guarantee,
         )
 
     def learn(
