@@ -408,7 +408,7 @@ def test_replay_names_a_decision_that_was_changed(bandit: Bandit) -> None:
     changed = replace(asked.decision, positions=positions, carry=None)
     body = dict(event.body)
     body["decision"] = to_json(changed)
-    journal._connection.execute(
+    journal._writer.execute(
         "UPDATE events SET body = ? WHERE seq = 2", (encode_body(body),)
     )
     replay = load_bandit("menu", storage=bandit.storage).verify()
@@ -447,7 +447,7 @@ def test_a_damaged_snapshot_is_ignored(bandit: Bandit) -> None:
     before = bandit.predict(MENU)
     bandit.save_snapshot()
     journal: Any = bandit.storage.journal
-    journal._connection.execute("UPDATE snapshots SET bytes = x'00'")
+    journal._writer.execute("UPDATE snapshots SET bytes = x'00'")
     bandit = reopened(bandit)
     np.testing.assert_array_equal(bandit.predict(MENU).mean, before.mean)
     bandit.storage.close()

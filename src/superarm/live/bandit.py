@@ -25,7 +25,7 @@ from superarm.core.serialization import to_json
 from superarm.posteriors.fitting import FitResult
 
 from .arms import ArmId, as_arms
-from .codec import arms_to_bytes, decided_key
+from .codec import arms_to_bytes, decided_key, no_decision
 from .events import Event, Kind, digest, encode_body
 from .explain import Explanation, explain
 from .fold import DECIDE, Asked, Fold
@@ -178,7 +178,7 @@ class Bandit(Displayable):
             fold = self._current()
             asked = fold.find(decision_id)
             if asked is None:
-                raise InputError(f"there is no decision {decision_id!r}")
+                raise no_decision(decision_id)
             feedback = Feedback.by_id(asked.offer, rewards, noise_variance)
             key = _observed_key(decision_id, feedback, observation_id)
             body = {"decision": decision_id, "feedback": to_json(feedback)}
@@ -250,7 +250,7 @@ class Bandit(Displayable):
         with self._lock:
             fold = self._current()
             if fold.find(decision_id) is None:
-                raise InputError(f"there is no decision {decision_id!r}")
+                raise no_decision(decision_id)
             is_open = decision_id in fold.open
             durable = self._log.barrier()
             if is_open:

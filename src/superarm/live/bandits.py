@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from superarm.core.errors import InputError
+from superarm.core.errors import NotFoundError
 
 from .bandit import Bandit
 from .events import Event, Kind
@@ -64,7 +64,7 @@ def load_bandit(name: str, *, storage: str | Storage, tenant: str = NOBODY) -> B
     opened = open_storage(storage)
     row = opened.journal.find(tenant, name)
     if row is None:
-        raise InputError(
+        raise NotFoundError(
             f"{opened.url} has no bandit {name!r}; create it with create_bandit"
         )
     with _loading:
