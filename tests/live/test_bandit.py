@@ -271,8 +271,9 @@ def test_refit_raises_the_likelihood_of_what_was_told(bandit: Bandit) -> None:
         rows, dict(enumerate((wave + 0.01 * rng.standard_normal(40)).tolist()))
     )
     before = np.abs(bandit.predict(rows).mean - wave).max()
-    result = bandit.refit()
-    assert result.kernel.lengthscale > 0.3
+    refit = bandit.refit()
+    assert refit.spec.policy["posterior"]["kernel"]["lengthscale"] > 0.3
+    assert bandit.spec.as_json() == refit.spec.as_json()
     assert np.abs(bandit.predict(rows).mean - wave).max() < before
     answer = bandit.ask(MENU)
     bandit.tell(answer, dict.fromkeys(answer.arms, 0.5))

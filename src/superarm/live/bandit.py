@@ -7,32 +7,33 @@ What was learned is a cache: a restart reads the journal and continues as if not
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from enum import StrEnum
 from threading import RLock
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
 import numpy as np
 
-from superarm.core import Decision, Feedback, Guarantee, Offer, Prediction
+from superarm.core import Decision, Feedback, Floats, Guarantee, Offer
 from superarm.core.capabilities import Forecaster
 from superarm.core.display import Displayable
-from superarm.core.errors import ConflictError, InputError
+from superarm.core.errors import ConflictError, InputError, SuperarmError
 from superarm.core.inputs import as_number
 from superarm.core.serialization import to_json
-from superarm.posteriors.fitting import FitResult
 
-from .arms import ArmId, as_arms
-from .codec import arms_to_bytes, decided_key, no_decision
+from .arms import ArmId, as_arms, feedback_by_id, plain_id
+from .codec import abandoned_key, arms_to_bytes, decided_key, no_decision
 from .events import Event, Kind, digest, encode_body
 from .explain import Explanation, explain
 from .fold import DECIDE, Asked, Fold
-from .journal import BanditRow
+from .journal import BanditRow, StaleOwnerError
 from .log import Log
-from .refit import fit_policy
+from .refit import Refit, fit_policy
 from .replay import Replay, verify
+from .retries import retry_if_stale
 from .runtime import runtime
 from .spec import BanditSpec
 from .storage import Storage
@@ -86,6 +87,61 @@ class Answer(Displayable):
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast(Displayable):
+    """What a bandit expects of arms."""
+
+    arms: list[ArmId]
+    """Ids of the arms, in the order in which they were given."""
+    mean: Floats
+    """Expected reward of each, (n,)."""
+    std: Floats | None
+    """Standard deviation of each expected reward, (n,); ``None`` if the policy has none."""
+
+
+class Status(StrEnum):
+    """What became of a decision."""
+
+    PENDING = "pending"
+    """It awaits rewards."""
+    REWARDED = "rewarded"
+    """All its rewards are known."""
+    ABANDONED = "abandoned"
+    """Nobody waits for its rewards any more."""
+
+
+class Recorded(NamedTuple):
+    """A decision of the journal, and what became of it."""
+
+    answer: Answer
+    status: Status
+    time: float
+    """When it was taken, in seconds since 1970."""
+    awaiting: list[ArmId]
+    """Ids of the arms whose rewards are awaited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tell:
+    """The arguments of one :meth:`Bandit.tell`."""
+
+    decision: str
+    """The id of the decision."""
+    rewards: Mapping[Any, float]
+    """Rewards by arm id."""
+    noise_variance: Mapping[Any, float] | None = None
+    """The variance of each reward's noise where it is known, by arm id."""
+    observation_id: str | None = None
+    """An id for these rewards; by default the arms identify them."""
+
+
+class _Started(NamedTuple):
+    """Rewards that were applied and queued."""
+
+    is_new: bool
+    durable: Future[None]
+
+
 class Bandit(Displayable):
     """A policy with its journal. :func:`create_bandit` and :func:`load_bandit` make one.
 
@@ -94,6 +150,7 @@ class Bandit(Displayable):
 
     def __init__(self, row: BanditRow, storage: Storage) -> None:
         self.name = row.name
+        self.created = row.created  # seconds since 1970
         self.storage = storage  # which stays open as long as the bandit is used
         self._log = Log(storage.journal, storage.commits, row.id)
         self._lock = RLock()  # whoever holds it applies events
@@ -106,6 +163,7 @@ class Bandit(Displayable):
 
     # --- ask -------------------------------------------------------------------------------
 
+    @retry_if_stale
     def ask(
         self,
         arms: Any = None,
@@ -152,6 +210,7 @@ class Bandit(Displayable):
 
     # --- tell ------------------------------------------------------------------------------
 
+    @retry_if_stale
     def tell(
         self,
         decision: Answer | str,
@@ -173,24 +232,69 @@ class Bandit(Displayable):
         Returns:
             Whether the rewards are new; false if they were told before.
         """
-        decision_id = decision.id if isinstance(decision, Answer) else _as_id(decision)
+        tell = Tell(
+            decision=_id_of(decision),
+            rewards=rewards,
+            noise_variance=noise_variance,
+            observation_id=observation_id,
+        )
         with self._lock:
-            fold = self._current()
-            asked = fold.find(decision_id)
-            if asked is None:
-                raise no_decision(decision_id)
-            feedback = Feedback.by_id(asked.offer, rewards, noise_variance)
-            key = _observed_key(decision_id, feedback, observation_id)
-            body = {"decision": decision_id, "feedback": to_json(feedback)}
-            earlier = self._log.event(key)
-            if earlier is not None:
-                _check_same(earlier, body, f"rewards of decision {decision_id!r}")
-                durable = self._log.barrier()
-            else:
-                durable = self._record(self._event(Kind.OBSERVED, key, body))
-        durable.result()
-        return earlier is None
+            started = self._start_tell(tell)
+        started.durable.result()
+        return started.is_new
 
+    def tell_many(self, tells: Iterable[Tell]) -> list[bool | SuperarmError]:
+        """Learn rewards of many decisions. All of them become durable together.
+
+        Args:
+            tells: The arguments of one :meth:`tell` each.
+
+        Returns:
+            For each, whether the rewards are new, or the error: one that is refused does not keep
+            the others from being learned.
+        """
+        all_tells = list(tells)
+        results: list[_Started | SuperarmError] = []
+        with self._lock:
+            for tell in all_tells:
+                try:
+                    results.append(self._start_tell(tell))
+                except SuperarmError as error:
+                    results.append(error)
+        outcomes = [_outcome(result) for result in results]
+        for place, outcome in enumerate(outcomes):
+            if isinstance(outcome, StaleOwnerError):
+                outcomes[place] = self._tell_alone(all_tells[place])
+        return outcomes
+
+    def _tell_alone(self, tell: Tell) -> bool | SuperarmError:
+        try:
+            return self.tell(
+                tell.decision,
+                tell.rewards,
+                noise_variance=tell.noise_variance,
+                observation_id=tell.observation_id,
+            )
+        except SuperarmError as error:
+            return error
+
+    def _start_tell(self, tell: Tell) -> _Started:
+        """Apply and queue rewards."""
+        fold = self._current()
+        asked = fold.find(tell.decision)
+        if asked is None:
+            raise no_decision(tell.decision)
+        feedback = feedback_by_id(asked.offer, tell.rewards, tell.noise_variance)
+        key = _observed_key(tell.decision, feedback, tell.observation_id)
+        body = {"decision": tell.decision, "feedback": to_json(feedback)}
+        earlier = self._log.event(key)
+        if earlier is not None:
+            _check_same(earlier, body, f"rewards of decision {tell.decision!r}")
+            return _Started(False, self._log.barrier())
+        event = self._event(Kind.OBSERVED, key, body)
+        return _Started(True, self._record(event))
+
+    @retry_if_stale
     def observe(
         self,
         arms: Any,
@@ -217,7 +321,7 @@ class Bandit(Displayable):
             fold = self._current()
             offered = as_arms(arms, fold.spec, fold.named)
             offer = Offer(step=fold.steps + 1, arms=offered, time=time)
-            feedback = Feedback.by_id(offer, rewards, noise_variance)
+            feedback = feedback_by_id(offer, rewards, noise_variance)
             blob = arms_to_bytes(offered)
             request = {
                 "arms": digest(blob),
@@ -237,6 +341,7 @@ class Bandit(Displayable):
         durable.result()
         return earlier is None
 
+    @retry_if_stale
     def abandon(self, decision: Answer | str) -> bool:
         """Stop waiting for a decision's rewards. Rewards that come nevertheless are learned.
 
@@ -246,7 +351,7 @@ class Bandit(Displayable):
         Returns:
             Whether the decision was waited for.
         """
-        decision_id = decision.id if isinstance(decision, Answer) else _as_id(decision)
+        decision_id = _id_of(decision)
         with self._lock:
             fold = self._current()
             if fold.find(decision_id) is None:
@@ -259,7 +364,7 @@ class Bandit(Displayable):
         return is_open
 
     def _record_abandoned(self, decision_id: str) -> Future[None]:
-        key = f"abandoned/{decision_id}"
+        key = abandoned_key(decision_id)
         event = self._event(Kind.ABANDONED, key, {"decision": decision_id})
         return self._record(event)
 
@@ -276,6 +381,7 @@ class Bandit(Displayable):
 
     # --- changes of the bandit itself --------------------------------------------------------
 
+    @retry_if_stale
     def name_arms(self, arms: Any) -> None:
         """Store arms once; later asks refer to them by id.
 
@@ -302,19 +408,20 @@ class Bandit(Displayable):
         complete.build_policy()  # raises before anything changes
         self._change_spec(Kind.RESPECIFIED, complete)
 
-    def refit(self) -> FitResult:
+    def refit(self) -> Refit:
         """Fit the hyper-parameters of the kernel to everything told so far.
 
         Returns:
-            The fitted kernel, noise and mean, and how well they explain the data.
+            The spec with the fitted kernel, noise and mean, and how well they explain the rewards.
         """
         with self._lock:
             fold = self._current()
             self._log.flush()
             fitted = fit_policy(fold.policy, fold.spec, fold.lessons(), fold.seq + 1)
             self._change_spec(Kind.REFITTED, fitted.spec)
-        return fitted.result
+        return fitted
 
+    @retry_if_stale
     def _change_spec(self, kind: Kind, spec: BanditSpec) -> None:
         with self._lock:
             self._current()
@@ -326,12 +433,55 @@ class Bandit(Displayable):
     # --- questions -------------------------------------------------------------------------
 
     @property
+    def spec(self) -> BanditSpec:
+        """What the bandit is made of."""
+        with self._lock:
+            return self._current().spec
+
+    @property
+    def seq(self) -> int:
+        """The number of the last event."""
+        with self._lock:
+            return self._current().seq
+
+    def events(self, after: int = 0) -> Iterator[Event]:
+        """The durable events in order.
+
+        Args:
+            after: The number of the event to start after.
+        """
+        return self._log.events(after)
+
+    def decision(self, decision_id: str) -> Recorded:
+        """A decision of any age, and what became of it.
+
+        Args:
+            decision_id: Its id.
+        """
+        with self._lock:
+            fold = self._current()
+            asked = fold.find(_as_id(decision_id))
+            if asked is None:
+                raise no_decision(decision_id)
+            open_decision = fold.open.get(decision_id)
+            unseen = set() if open_decision is None else open_decision.unseen
+            if open_decision is not None:
+                status = Status.PENDING
+            elif self._log.event(abandoned_key(decision_id)) is not None:
+                status = Status.ABANDONED
+            else:
+                status = Status.REWARDED
+        ids: Any = asked.offer.arms.ids
+        awaiting = [ids[position] for position in sorted(unseen)]
+        return Recorded(Answer.of(asked), status, asked.time, awaiting)
+
+    @property
     def pending(self) -> list[str]:
         """Ids of the decisions that await rewards, the oldest first."""
         with self._lock:
             return list(self._current().open)
 
-    def predict(self, arms: Any = None, *, time: float | None = None) -> Prediction:
+    def predict(self, arms: Any = None, *, time: float | None = None) -> Forecast:
         """Mean and standard deviation of arms, in the order in which they are given.
 
         Args:
@@ -344,7 +494,9 @@ class Bandit(Displayable):
             policy = fold.policy
             if not isinstance(policy, Forecaster):
                 raise InputError(f"{type(policy).__name__} makes no predictions")
-            return policy.beliefs(fold.offer(offered, time=time))
+            beliefs = policy.beliefs(fold.offer(offered, time=time))
+        ids: Any = [plain_id(arm) for arm in offered.ids]
+        return Forecast(arms=ids, mean=beliefs.mean, std=beliefs.std)
 
     def explain(self, decision: Answer | str) -> Explanation:
         """Explain a decision by what was known when it was taken.
@@ -354,7 +506,7 @@ class Bandit(Displayable):
         Args:
             decision: The decision, or its id.
         """
-        decision_id = decision.id if isinstance(decision, Answer) else _as_id(decision)
+        decision_id = _id_of(decision)
         return explain(self._log, decision_id)
 
     def verify(self, report: Callable[[Replay], None] | None = None) -> Replay:
@@ -447,6 +599,17 @@ def _check_same(earlier: Event, request: Mapping[str, Any], what: str) -> None:
             )
 
 
+def _outcome(result: _Started | SuperarmError) -> bool | SuperarmError:
+    """Wait until rewards are durable."""
+    if isinstance(result, SuperarmError):
+        return result
+    try:
+        result.durable.result()
+    except SuperarmError as error:
+        return error
+    return result.is_new
+
+
 # --- ids -----------------------------------------------------------------------------------
 
 
@@ -458,6 +621,10 @@ def _as_id(value: Any) -> str:
     if not value.isprintable():
         raise InputError(f"the id {value!r:.60} must be printable")
     return value
+
+
+def _id_of(decision: Answer | str) -> str:
+    return decision.id if isinstance(decision, Answer) else _as_id(decision)
 
 
 def _by_id(ids: list[ArmId], values: Any) -> dict[ArmId, float]:

@@ -11,6 +11,7 @@ from superarm.core.errors import NotFoundError
 
 from .bandit import Bandit
 from .events import Event, Kind
+from .names import require_name
 from .spec import BanditSpec
 from .storage import Storage, open_storage
 
@@ -42,6 +43,7 @@ def create_bandit(
         load_if_exists: Whether to load a bandit of this name if there is one.
         tenant: Whose bandit it is.
     """
+    require_name(name, "the name of a bandit")
     opened = open_storage(storage)
     if load_if_exists and opened.journal.find(tenant, name) is not None:
         return load_bandit(name, storage=opened, tenant=tenant)

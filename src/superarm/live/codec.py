@@ -18,6 +18,15 @@ def decided_key(decision_id: str) -> str:
     return f"decision/{decision_id}"
 
 
+def abandoned_key(decision_id: str) -> str:
+    """The key of the event that records that a decision was abandoned.
+
+    Args:
+        decision_id: The id of the decision.
+    """
+    return f"abandoned/{decision_id}"
+
+
 def no_decision(decision_id: str) -> NotFoundError:
     """The error for a decision that nobody took.
 

@@ -15,7 +15,7 @@ from superarm.core.errors import InfeasibleError, InputError
 from superarm.policies import IndexPolicy
 
 from .arms import ArmId
-from .codec import decided_key
+from .codec import decided_key, no_decision
 from .fold import Asked, Fold, Lesson
 from .log import Log
 
@@ -106,7 +106,7 @@ def _as_of(log: Log, decision_id: str) -> tuple[Fold, Asked]:
     """What the bandit had learned just before a decision, and the decision."""
     event = log.event(decided_key(decision_id))
     if event is None:
-        raise InputError(f"there is no decision {decision_id!r}")
+        raise no_decision(decision_id)
     log.flush()
     fold = Fold(log)
     for earlier in log.events():
@@ -209,6 +209,9 @@ class _Effect(NamedTuple):
     change: float
 
 
+_NO_EFFECT = _Effect("", 0.0)
+
+
 def _column_effects(fold: Fold, asked: Asked) -> dict[int, _Effect]:
     """For each chosen position, the column that changes its mean most."""
     policy = fold.policy
@@ -227,8 +230,8 @@ def _column_effects(fold: Fold, asked: Asked) -> dict[int, _Effect]:
         without_column = policy.beliefs(replace(offer, arms=arms)).mean
         for position in asked.decision.positions.tolist():
             change = float(means[position] - without_column[position])
-            strongest = effects.get(position)
-            if strongest is None or abs(change) > abs(strongest.change):
+            strongest = effects.get(position, _NO_EFFECT)
+            if abs(change) > abs(strongest.change):
                 effects[position] = _Effect(name, change)
     return effects
 

@@ -107,6 +107,13 @@ class Journal(Protocol):
             tenant: Whose bandits.
         """
 
+    def newest(self, most: int) -> list[BanditRow]:
+        """The bandits of all tenants that were created last.
+
+        Args:
+            most: How many, at most.
+        """
+
     def find_decision(self, tenant: str, key: str) -> list[BanditRow]:
         """The bandits that have a decision with this key, by name.
 

@@ -13,7 +13,7 @@ from superarm.core.errors import InputError
 from superarm.core.registry import build, spec_of
 from superarm.core.streams import stream
 from superarm.policies import IndexPolicy
-from superarm.posteriors.fitting import FitResult, fit_kernel
+from superarm.posteriors.fitting import fit_kernel
 
 from .fold import Lesson
 from .spec import BanditSpec
@@ -23,10 +23,12 @@ _ROLE = "refit"
 
 
 class Refit(NamedTuple):
-    """The result of a fit, and the spec with it."""
+    """The result of a fit."""
 
-    result: FitResult
+    log_marginal_likelihood: float
+    """Of the rewards that were fitted, nats."""
     spec: BanditSpec
+    """The spec with the fitted kernel, noise and mean."""
 
 
 def fit_policy(
@@ -69,7 +71,8 @@ def fit_policy(
     posterior_spec = {**spec_of(posterior), **fitted}
     build("posterior", posterior_spec)  # raises before anything changes
     policy_spec = {**spec_of(policy), "posterior": posterior_spec}
-    return Refit(result, replace(spec, policy=policy_spec))
+    fitted_spec = replace(spec, policy=policy_spec)
+    return Refit(result.log_marginal_likelihood, fitted_spec)
 
 
 def _data(policy: IndexPolicy, lessons: Iterable[Lesson]) -> tuple[Floats, Floats]:

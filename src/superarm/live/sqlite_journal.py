@@ -110,6 +110,15 @@ class SQLiteJournal:
         query = "SELECT id, tenant, name, created FROM bandits WHERE tenant = ? ORDER BY name"
         return [BanditRow(*row) for row in self._rows(query, (tenant,))]
 
+    def newest(self, most: int) -> list[BanditRow]:
+        """The bandits of all tenants that were created last.
+
+        Args:
+            most: How many, at most.
+        """
+        query = "SELECT id, tenant, name, created FROM bandits ORDER BY id DESC LIMIT ?"
+        return [BanditRow(*row) for row in self._rows(query, (most,))]
+
     def find_decision(self, tenant: str, key: str) -> list[BanditRow]:
         """The bandits that have a decision with this key.
 

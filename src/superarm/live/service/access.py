@@ -1,0 +1,145 @@
+"""Who may use the service: tokens, their scopes and tenants, and how many requests a second."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Iterable
+from hashlib import sha256
+from http import HTTPStatus
+from secrets import token_urlsafe
+from threading import Lock
+from typing import NamedTuple
+
+from superarm.core.errors import InputError
+from superarm.live.bandits import NOBODY
+from superarm.live.journal import Journal, TokenRow
+from superarm.live.names import require_name
+
+from .problems import Refusal
+
+SCOPES = ("read", "ask", "tell", "admin")
+"""What a token may allow. ``admin`` creates and changes bandits and tokens."""
+_BEARER = "bearer "
+_CACHE_SECONDS = 5.0
+
+
+class Caller(NamedTuple):
+    """Who sent a request."""
+
+    tenant: str
+    scopes: frozenset[str]
+
+
+ANYBODY = Caller(NOBODY, frozenset(SCOPES))
+"""Whoever calls a service without tokens, which only this machine can reach."""
+
+
+def make_token(tenant: str, name: str, scopes: Iterable[str]) -> tuple[str, TokenRow]:
+    """A new token, and the row to store of it. The token itself is stored nowhere.
+
+    Args:
+        tenant: Whose bandits it opens.
+        name: Its name, by which it can be removed.
+        scopes: What it allows.
+    """
+    require_name(name, "the name of a token")
+    if tenant != NOBODY:
+        require_name(tenant, "the name of a tenant")
+    chosen = sorted(set(scopes))
+    unknown = [scope for scope in chosen if scope not in SCOPES]
+    if unknown or not chosen:
+        raise InputError(f"scopes must be among {', '.join(SCOPES)}, got {chosen}")
+    token = f"sa_{token_urlsafe(32)}"
+    row = TokenRow(hash_token(token), tenant, name, " ".join(chosen), clock.time())
+    return token, row
+
+
+def hash_token(token: str) -> str:
+    """The hash of a token. A token has 256 random bits, so that no salt is needed.
+
+    Args:
+        token: The token.
+    """
+    return sha256(token.encode()).hexdigest()
+
+
+class Gate:
+    """Finds out who sent a request.
+
+    Args:
+        journal: Where the tokens are.
+        needs_token: Whether a request without a token is refused.
+    """
+
+    def __init__(self, journal: Journal, needs_token: bool) -> None:
+        self._journal = journal
+        self._needs_token = needs_token
+        self._lock = Lock()
+        self._seen: dict[str, tuple[float, Caller]] = {}  # by hash, with the time
+
+    def caller(self, authorization: str | None) -> Caller:
+        """Who sent a request.
+
+        Args:
+            authorization: The header ``Authorization``.
+        """
+        if not self._needs_token:
+            return ANYBODY
+        if authorization is None or not authorization.lower().startswith(_BEARER):
+            raise _unauthorized("this service needs a token: 'Authorization: Bearer …'")
+        token_hash = hash_token(authorization[len(_BEARER) :].strip())
+        now = clock.monotonic()
+        with self._lock:
+            checked, caller = self._seen.get(token_hash, (-_CACHE_SECONDS, ANYBODY))
+            if now - checked < _CACHE_SECONDS:
+                return caller
+        row = self._journal.find_token(token_hash)
+        if row is None:
+            raise _unauthorized("this token is unknown, or was removed")
+        caller = Caller(row.tenant, frozenset(row.scopes.split()))
+        with self._lock:
+            self._seen[token_hash] = (now, caller)
+        return caller
+
+    def forget(self) -> None:
+        """Look every token up again, because one may have been removed."""
+        with self._lock:
+            self._seen.clear()
+
+
+def _unauthorized(detail: str) -> Refusal:
+    headers = {"WWW-Authenticate": "Bearer"}
+    return Refusal(HTTPStatus.UNAUTHORIZED, detail, headers)
+
+
+class RateLimit:
+    """Requests of each tenant: ``rate`` a second on average, and as many at once.
+
+    Args:
+        rate: Requests a second.
+    """
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._most = max(rate, 1.0)
+        self._lock = Lock()
+        self._credits: dict[str, tuple[float, float]] = {}  # by tenant: time, credit
+
+    def take(self, tenant: str) -> None:
+        """Count a request, or refuse it.
+
+        Args:
+            tenant: Who sent it.
+        """
+        now = clock.monotonic()
+        with self._lock:
+            earlier, credit = self._credits.get(tenant, (now, self._most))
+            credit = min(self._most, credit + (now - earlier) * self._rate)
+            if credit < 1.0:
+                seconds = (1.0 - credit) / self._rate
+                raise Refusal(
+                    HTTPStatus.TOO_MANY_REQUESTS,
+                    f"more than {self._rate:g} requests a second; wait {seconds:.2f} s",
+                    {"Retry-After": str(max(1, round(seconds)))},
+                )
+            self._credits[tenant] = (now, credit - 1.0)
