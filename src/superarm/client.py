@@ -355,6 +355,12 @@ class RemoteBandit(Displayable):
         events: int = self._request("GET", "")["events"]
         return events
 
+    @property
+    def pending(self) -> list[str]:
+        """Ids of the decisions that await rewards, the oldest first."""
+        decisions: list[str] = self._request("GET", "pending")["decisions"]
+        return decisions
+
     def decision(self, decision_id: str) -> Recorded:
         """A decision of any age, and what became of it.
 

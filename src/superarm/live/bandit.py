@@ -509,13 +509,16 @@ class Bandit(Displayable):
         decision_id = _id_of(decision)
         return explain(self._log, decision_id)
 
-    def verify(self, report: Callable[[Replay], None] | None = None) -> Replay:
+    def verify(
+        self, report: Callable[[Replay], None] | None = None, *, decide: bool = True
+    ) -> Replay:
         """Fold the journal from its first event, decide everything again, and compare.
 
         Args:
             report: Called after every event, to show progress.
+            decide: Whether to decide again; otherwise the journal is only folded.
         """
-        return verify(self._log, report)
+        return verify(self._log, report, decide)
 
     # --- events ----------------------------------------------------------------------------
 

@@ -54,6 +54,8 @@ def create_app(storage: Storage, settings: Settings | None = None) -> FastAPI:
         version=__version__,
         description=_DESCRIPTION,
         lifespan=run,
+        docs_url=None,  # these pages load scripts from elsewhere
+        redoc_url=None,
         responses=_ERRORS,  # type: ignore[arg-type]
     )
     app.state.service = service

@@ -60,6 +60,15 @@ def show_bandit(
     return _details(service.hub.bandit(caller.tenant, bandit))
 
 
+@router.get("/{bandit}/pending")
+def list_pending(
+    bandit: str, service: ServiceDep, caller: Reader
+) -> bodies.PendingDecisions:
+    """Ids of the decisions that await rewards, the oldest first."""
+    found = service.hub.bandit(caller.tenant, bandit)
+    return bodies.PendingDecisions(decisions=found.pending)
+
+
 @router.put("/{bandit}/spec")
 def change_spec(
     bandit: str, body: bodies.Spec, service: ServiceDep, caller: Admin

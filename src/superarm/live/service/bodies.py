@@ -63,6 +63,12 @@ class BanditDetails(BanditInfo):
     pending: int = Field(description="Decisions that await rewards.")
 
 
+class PendingDecisions(Body):
+    """Decisions that await rewards."""
+
+    decisions: list[str]
+
+
 class NamedArms(Body):
     """Arms to store once, so that later asks refer to them by id."""
 

@@ -10,10 +10,11 @@ from fastapi import Depends, Header, Request
 
 from superarm.core import Arms
 from superarm.core.errors import InputError, StateError
+from superarm.live.access import Caller
 from superarm.live.storage import Storage
 
 from . import bodies
-from .access import Caller, Gate, RateLimit
+from .gate import Gate, RateLimit
 from .hub import Hub
 from .metrics import Metrics
 from .problems import Refusal

@@ -7,9 +7,9 @@ from http import HTTPStatus
 from fastapi import APIRouter
 
 from superarm.core.errors import NotFoundError
+from superarm.live.access import make_token
 
 from . import bodies
-from .access import make_token
 from .context import Admin, ServiceDep
 
 router = APIRouter(prefix="/v1/tokens", tags=["tokens"])

@@ -1,66 +1,18 @@
-"""Who may use the service: tokens, their scopes and tenants, and how many requests a second."""
+"""Finds out who sent a request, and limits how many a second."""
 
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Iterable
-from hashlib import sha256
 from http import HTTPStatus
-from secrets import token_urlsafe
 from threading import Lock
-from typing import NamedTuple
 
-from superarm.core.errors import InputError
-from superarm.live.bandits import NOBODY
-from superarm.live.journal import Journal, TokenRow
-from superarm.live.names import require_name
+from superarm.live.access import ANYBODY, Caller, hash_token
+from superarm.live.journal import Journal
 
 from .problems import Refusal
 
-SCOPES = ("read", "ask", "tell", "admin")
-"""What a token may allow. ``admin`` creates and changes bandits and tokens."""
 _BEARER = "bearer "
 _CACHE_SECONDS = 5.0
-
-
-class Caller(NamedTuple):
-    """Who sent a request."""
-
-    tenant: str
-    scopes: frozenset[str]
-
-
-ANYBODY = Caller(NOBODY, frozenset(SCOPES))
-"""Whoever calls a service without tokens, which only this machine can reach."""
-
-
-def make_token(tenant: str, name: str, scopes: Iterable[str]) -> tuple[str, TokenRow]:
-    """A new token, and the row to store of it. The token itself is stored nowhere.
-
-    Args:
-        tenant: Whose bandits it opens.
-        name: Its name, by which it can be removed.
-        scopes: What it allows.
-    """
-    require_name(name, "the name of a token")
-    if tenant != NOBODY:
-        require_name(tenant, "the name of a tenant")
-    chosen = sorted(set(scopes))
-    unknown = [scope for scope in chosen if scope not in SCOPES]
-    if unknown or not chosen:
-        raise InputError(f"scopes must be among {', '.join(SCOPES)}, got {chosen}")
-    token = f"sa_{token_urlsafe(32)}"
-    row = TokenRow(hash_token(token), tenant, name, " ".join(chosen), clock.time())
-    return token, row
-
-
-def hash_token(token: str) -> str:
-    """The hash of a token. A token has 256 random bits, so that no salt is needed.
-
-    Args:
-        token: The token.
-    """
-    return sha256(token.encode()).hexdigest()
 
 
 class Gate:
