@@ -19,11 +19,17 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
+@pytest.fixture
+def postgres_url(cluster: Cluster) -> str:
+    """The URL of a storage in PostgreSQL that has no tables yet."""
+    return cluster.url(cluster.create_namespace())
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest) -> str:
     """The URL of a storage that does not exist yet."""
     if request.param == "sqlite":
         folder = request.getfixturevalue("tmp_path")
         return f"sqlite:///{folder / 'bandits.db'}"
-    running: Cluster = request.getfixturevalue("cluster")
-    return running.url(running.create_database())
+    empty: str = request.getfixturevalue("postgres_url")
+    return empty

@@ -39,23 +39,31 @@ def parse_url(url: str) -> dict[str, Any]:
         parameters = conninfo_to_dict(url)
     except psycopg.Error:
         # The reason may contain a part of the password.
-        raise InputError(
-            "storage is no valid URL of PostgreSQL; write postgresql://USER@HOST:PORT/DATABASE, "
-            "with special characters of the password as %40 for @ and %2F for /"
-        ) from None
+        raise _invalid_url() from None
+    ports = str(parameters.get("port", "")).split(",")
+    if not all(port.isdecimal() or not port for port in ports):
+        raise _invalid_url()
     return {**_DEFAULTS, **parameters}
+
+
+def _invalid_url() -> InputError:
+    return InputError(
+        "storage is no valid URL of PostgreSQL; write postgresql://USER@HOST:PORT/DATABASE, with "
+        "special characters of the password as %40 for @ and %2F for /"
+    )
 
 
 def without_password(url: str) -> str:
     """A URL as messages may show it.
 
     Args:
-        url: A valid URL.
+        url: The URL.
 
     >>> without_password("postgresql://me:secret@host/bandits?sslpassword=secret")
     'postgresql://me:***@host/bandits?sslpassword=***'
     """
-    hidden = re.sub(r"^([^:]*://[^:/@?]*):[^@/?]*@", r"\1:***@", url)
+    # Up to the last @: a password may contain others by mistake.
+    hidden = re.sub(r"^([^:]*://[^:/@?]*):.*@", r"\1:***@", url)
     return re.sub(r"(password=)[^&]*", r"\1***", hidden)
 
 

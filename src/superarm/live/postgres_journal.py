@@ -283,9 +283,12 @@ def _is_current(connection: Connection, where: str, upgrade: bool) -> bool:
 
 def _schema_of(connection: Connection, where: str) -> int | None:
     """The schema of a database; ``None`` if it has no tables of ours."""
-    row = connection.execute(b"SELECT to_regclass('superarm_schema')").fetchone()
-    assert row is not None
-    if row[0] is None:
+    # Not to_regclass, which may answer from a cache of before the lock was granted.
+    query = (
+        b"SELECT 1 FROM pg_catalog.pg_tables WHERE tablename = 'superarm_schema' "
+        b"AND schemaname = ANY (current_schemas(false))"
+    )
+    if not connection.execute(query).fetchall():
         return None
     versions = connection.execute(b"SELECT version FROM superarm_schema").fetchall()
     if len(versions) != 1:
