@@ -67,7 +67,7 @@ def load_bandit(name: str, *, storage: str | Storage, tenant: str = NOBODY) -> B
     row = opened.journal.find(tenant, name)
     if row is None:
         raise NotFoundError(
-            f"{opened.url} has no bandit {name!r}; create it with create_bandit"
+            f"{opened.journal.url} has no bandit {name!r}; create it with create_bandit"
         )
     with _loading:
         bandits = _loaded.setdefault(opened, WeakValueDictionary())

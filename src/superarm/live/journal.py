@@ -9,6 +9,7 @@ A :class:`Journal` is a database with these tables:
 ``blobs``       hash, bytes                                   offers, each stored once
 ``snapshots``   bandit, seq, bytes                            disposable: they only make restarts fast
 ``tokens``      hash, tenant, name, scopes, created           who may use a service
+``processes``   id, address, seen                             who serves; in PostgreSQL only
 ==============  ============================================  =====================================
 
 Because (bandit, seq) is the primary key, an owner that lost its bandit to another process cannot append:
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from superarm.core.errors import ConflictError, StateError, SuperarmError
@@ -57,6 +59,15 @@ class TokenRow(NamedTuple):
     created: float  # seconds since 1970
 
 
+class ProcessRow(NamedTuple):
+    """A process that serves the bandits of a storage."""
+
+    id: str
+    address: str
+    """Where other processes reach it."""
+    seen: float  # seconds since 1970, by the clock of the database
+
+
 class Snapshot(NamedTuple):
     """What a bandit had learned when it had folded the event ``seq``."""
 
@@ -79,6 +90,10 @@ class Append:
 
 class Journal(Protocol):
     """Storage of events, durable when a method returns."""
+
+    @property
+    def url(self) -> str:
+        """The URL of the storage, without a password."""
 
     def create(self, tenant: str, name: str, first: Event) -> BanditRow:
         """Add a bandit with its first event.
@@ -157,8 +172,10 @@ class Journal(Protocol):
             appends: The events; those of one bandit in order.
 
         Raises:
-            StaleOwnerError: An event has a number or key that is in the journal already.
-            StorageError: The storage cannot be written.
+            StaleOwnerError: An event has a number or key that is in the journal already, or there is
+                no such bandit.
+            StorageError: The storage cannot be written. Where the connection to it was lost, the
+                events may be stored nevertheless: read them again before you repeat them.
         """
 
     def events(self, bandit: int, after: int = 0) -> Iterator[Event]:
@@ -191,8 +208,49 @@ class Journal(Protocol):
             bandit: The id of the bandit.
         """
 
+    def check(self) -> list[str]:
+        """Look for damage; one sentence for each problem, none if all is well."""
+
+    def backup(self, path: str | Path) -> None:
+        """Copy the journal to a file, as it is now.
+
+        Args:
+            path: The new file.
+
+        Raises:
+            ConflictError: The file exists already.
+            InputError: This storage has its own tool for backups.
+            StorageError: The file cannot be written.
+        """
+
     def close(self) -> None:
         """Release the storage."""
+
+
+class Membership(Protocol):
+    """Who serves the bandits of a storage that several processes share."""
+
+    def heartbeat(self, process: str, address: str) -> None:
+        """Record that a process is alive now.
+
+        Args:
+            process: Its id.
+            address: Where other processes reach it.
+        """
+
+    def leave(self, process: str) -> None:
+        """Remove a process that stops.
+
+        Args:
+            process: Its id.
+        """
+
+    def processes(self, max_age_seconds: float) -> list[ProcessRow]:
+        """The processes that were alive lately, by id.
+
+        Args:
+            max_age_seconds: How long ago, at most, by the clock of the database.
+        """
 
 
 # --- messages that every journal needs -----------------------------------------------------
@@ -222,6 +280,24 @@ def outdated(where: str, url: str, schema: int) -> StateError:
     return StateError(
         f"{where} has schema {schema}, but this version of superarm needs schema {SCHEMA}; make a "
         f"backup, then run `superarm storage upgrade {url}`"
+    )
+
+
+def bandit_exists(name: str) -> ConflictError:
+    """The error for a second bandit of the same name.
+
+    Args:
+        name: The name.
+    """
+    return ConflictError(
+        f"there is a bandit named {name!r} already; load it, or choose another name"
+    )
+
+
+def stale_owner() -> StaleOwnerError:
+    """The error for events that do not follow those in the journal."""
+    return StaleOwnerError(
+        "this bandit's journal has events that this process did not write; load it again"
     )
 
 

@@ -9,36 +9,39 @@ waits for the disk.
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO
+from uuid import uuid4
 
-from superarm.core.errors import ConflictError, FileError, StateError
+from superarm.core.errors import ConflictError, FileError, InputError, StateError
 from superarm.core.files import open_locked, require_regular
 
-from .events import Event, Kind, decode_body, encode_body
+from .events import Event, encode_body
 from .journal import (
     SCHEMA,
     Append,
     BanditRow,
-    Snapshot,
-    StaleOwnerError,
     StorageError,
     TokenRow,
+    bandit_exists,
     outdated,
+    stale_owner,
     token_exists,
     too_new,
 )
+from .sql_journal import SQLJournal
 from .sqlite_schema import STEPS
 
 _APPLICATION = 0x5375416D  # "SuAm": marks a file as ours
-_PAGE = 1000  # events read at a time
 
 
-class SQLiteJournal:
+class SQLiteJournal(SQLJournal):
     """A journal in a file of its own; see :class:`~superarm.live.journal.Journal`.
 
     Args:
@@ -50,6 +53,7 @@ class SQLiteJournal:
         self.path = Path(path)
         self._writing = Lock()  # one thread uses a connection at a time
         self._reading = Lock()
+        super().__init__(url=f"sqlite:///{path}", where=str(path))
         self._owner = _own(self.path)
         try:
             self._writer = _connect(self.path, upgrade)
@@ -82,55 +86,11 @@ class SQLiteJournal:
                     (tenant, name, first.time),
                 )
             except sqlite3.IntegrityError:
-                raise ConflictError(
-                    f"there is a bandit named {name!r} already; load it, or choose another name"
-                ) from None
+                raise bandit_exists(name) from None
             number = cursor.lastrowid
             assert number is not None
             _insert_events(connection, Append(number, [first]))
         return BanditRow(number, tenant, name, first.time)
-
-    def find(self, tenant: str, name: str) -> BanditRow | None:
-        """A bandit by name; ``None`` if there is none.
-
-        Args:
-            tenant: Whose bandit it is.
-            name: Its name.
-        """
-        query = "SELECT id, tenant, name, created FROM bandits WHERE tenant = ? AND name = ?"
-        row = self._first_row(query, (tenant, name))
-        return None if row is None else BanditRow(*row)
-
-    def bandits(self, tenant: str) -> list[BanditRow]:
-        """All bandits of a tenant, by name.
-
-        Args:
-            tenant: Whose bandits.
-        """
-        query = "SELECT id, tenant, name, created FROM bandits WHERE tenant = ? ORDER BY name"
-        return [BanditRow(*row) for row in self._rows(query, (tenant,))]
-
-    def newest(self, most: int) -> list[BanditRow]:
-        """The bandits of all tenants that were created last.
-
-        Args:
-            most: How many, at most.
-        """
-        query = "SELECT id, tenant, name, created FROM bandits ORDER BY id DESC LIMIT ?"
-        return [BanditRow(*row) for row in self._rows(query, (most,))]
-
-    def find_decision(self, tenant: str, key: str) -> list[BanditRow]:
-        """The bandits that have a decision with this key.
-
-        Args:
-            tenant: Whose bandits.
-            key: The key of the event ``decided``.
-        """
-        query = (
-            "SELECT id, tenant, name, created FROM bandits WHERE tenant = ? AND id IN "
-            "(SELECT bandit FROM events WHERE key = ? AND kind = 'decided') ORDER BY name"
-        )
-        return [BanditRow(*row) for row in self._rows(query, (tenant, key))]
 
     # --- tokens ----------------------------------------------------------------------------
 
@@ -149,21 +109,6 @@ class SQLiteJournal:
                 )
             except sqlite3.IntegrityError:
                 raise token_exists(token) from None
-
-    def find_token(self, token_hash: str) -> TokenRow | None:
-        """A token by its hash; ``None`` if there is none.
-
-        Args:
-            token_hash: The hash.
-        """
-        query = "SELECT hash, tenant, name, scopes, created FROM tokens WHERE hash = ?"
-        row = self._first_row(query, (token_hash,))
-        return None if row is None else TokenRow(*row)
-
-    def tokens(self) -> list[TokenRow]:
-        """All tokens, by tenant and name."""
-        query = "SELECT hash, tenant, name, scopes, created FROM tokens ORDER BY tenant, name"
-        return [TokenRow(*row) for row in self._rows(query, ())]
 
     def remove_token(self, tenant: str, name: str) -> bool:
         """Remove a token; whether there was one.
@@ -187,97 +132,68 @@ class SQLiteJournal:
             appends: The events; those of one bandit in order.
         """
         with self._transaction() as connection:
-            for append in appends:
-                _insert_blobs(connection, append)
-                _insert_events(connection, append)
-                _insert_snapshot(connection, append)
+            try:
+                for append in appends:
+                    _insert_blobs(connection, append)
+                    _insert_events(connection, append)
+                    _insert_snapshot(connection, append)
+            except sqlite3.IntegrityError:
+                raise stale_owner() from None
 
-    def events(self, bandit: int, after: int = 0) -> Iterator[Event]:
-        """The events of a bandit in order.
+    # --- damage and backups ----------------------------------------------------------------
 
-        Args:
-            bandit: The id of the bandit.
-            after: The number of the event to start after.
-        """
-        query = (
-            "SELECT seq, key, kind, time, body FROM events "
-            "WHERE bandit = ? AND seq > ? ORDER BY seq LIMIT ?"
-        )
-        last = after
-        while True:
-            # A page at a time, so that others can write in between.
-            page = self._rows(query, (bandit, last, _PAGE))
-            for row in page:
-                event = self._event(row)
-                if event.seq != last + 1:
-                    raise StateError(
-                        f"{self.path} is damaged: event {last + 1} of bandit {bandit} is missing; "
-                        "restore a backup"
-                    )
-                last = event.seq
-                yield event
-            if len(page) < _PAGE:
-                return
+    def check(self) -> list[str]:
+        """Look for damage; one sentence for each problem, none if all is well."""
+        try:
+            file_problems = self._file_problems()
+            return [*file_problems, *super().check()]
+        except StateError as error:  # so damaged that it cannot be read
+            return [str(error)]
 
-    def event(self, bandit: int, key: str) -> Event | None:
-        """The event with a key; ``None`` if there is none.
-
-        Args:
-            bandit: The id of the bandit.
-            key: The key.
-        """
-        query = (
-            "SELECT seq, key, kind, time, body FROM events WHERE bandit = ? AND key = ?"
-        )
-        row = self._first_row(query, (bandit, key))
-        return None if row is None else self._event(row)
-
-    def _event(self, row: tuple[Any, ...]) -> Event:
-        seq, key, kind, time, body = row
-        where = f"{self.path}: event {seq}"
-        return Event(
-            seq=seq,
-            key=key,
-            kind=Kind(kind),
-            time=time,
-            body=decode_body(body, where),
-        )
-
-    # --- blobs and snapshots ---------------------------------------------------------------
-
-    def blob(self, name: str) -> bytes:
-        """A blob by its hash.
-
-        Args:
-            name: Its hash.
-        """
-        row = self._first_row("SELECT bytes FROM blobs WHERE hash = ?", (name,))
-        if row is None:
-            raise StateError(
-                f"{self.path} is damaged: blob {name[:12]}… is missing; restore a backup"
+    def _file_problems(self) -> list[str]:
+        """Damage that SQLite itself finds."""
+        problems = []
+        for (message,) in self._rows("PRAGMA integrity_check"):
+            if message != "ok":
+                problems.append(f"{self.path}: {message}")
+        for table, _, parent, _ in self._rows("PRAGMA foreign_key_check"):
+            problems.append(
+                f"{self.path}: a row of {table} refers to {parent} that are missing"
             )
-        data: bytes = row[0]
-        return data
+        return problems
 
-    def snapshot(self, bandit: int) -> Snapshot | None:
-        """The last snapshot of a bandit; ``None`` if there is none.
+    def backup(self, path: str | Path) -> None:
+        """Copy the journal to a file, as it is now. Writers wait until it is copied.
+
+        The file appears when it is complete and on disk.
 
         Args:
-            bandit: The id of the bandit.
+            path: The new file.
         """
-        query = "SELECT seq, bytes FROM snapshots WHERE bandit = ?"
-        row = self._first_row(query, (bandit,))
-        return None if row is None else Snapshot(*row)
+        target = Path(path)
+        if os.path.lexists(target):
+            raise ConflictError(f"{target} exists already; name another file")
+        if not target.parent.is_dir():
+            raise InputError(f"{target.parent} is no folder; create it first")
+        partial = target.with_name(f".{target.name}.{uuid4().hex}.partial")
+        try:
+            with self._writing:
+                self._writer.execute("VACUUM INTO ?", (str(partial),))
+            _flush_file(partial)
+            partial.rename(target)
+            _flush_folder(target.parent)
+        except (sqlite3.DatabaseError, OSError) as error:
+            raise StorageError(
+                f"the backup {target} cannot be written: {error}"
+            ) from error
+        finally:
+            partial.unlink(missing_ok=True)
 
     # --- the connection --------------------------------------------------------------------
 
-    def _rows(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         with self._reading, _explained(self.path):
             return self._reader.execute(query, values).fetchall()
-
-    def _first_row(self, query: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        rows = self._rows(query, values)
-        return rows[0] if rows else None
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -299,15 +215,10 @@ def _insert_events(connection: sqlite3.Connection, append: Append) -> None:
         body = encode_body(event.body)
         row = (append.bandit, event.seq, event.key, event.kind, event.time, body)
         rows.append(row)
-    try:
-        connection.executemany(
-            "INSERT INTO events (bandit, seq, key, kind, time, body) VALUES (?, ?, ?, ?, ?, ?)",
-            rows,
-        )
-    except sqlite3.IntegrityError:
-        raise StaleOwnerError(
-            "this bandit's journal has events that this process did not write; load it again"
-        ) from None
+    connection.executemany(
+        "INSERT INTO events (bandit, seq, key, kind, time, body) VALUES (?, ?, ?, ?, ?, ?)",
+        rows,
+    )
 
 
 def _insert_blobs(connection: sqlite3.Connection, append: Append) -> None:
@@ -325,6 +236,23 @@ def _insert_snapshot(connection: sqlite3.Connection, append: Append) -> None:
         "INSERT OR REPLACE INTO snapshots (bandit, seq, bytes) VALUES (?, ?, ?)",
         (append.bandit, snapshot.seq, snapshot.data),
     )
+
+
+def _flush_file(path: Path) -> None:
+    """Wait until a file is on disk."""
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
+
+
+def _flush_folder(path: Path) -> None:
+    """Wait until the names of a folder's files are on disk."""
+    if sys.platform == "win32":  # which cannot open folders
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 # --- opening a file ------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from threading import Lock
 from typing import Self
 from weakref import WeakValueDictionary
 
-from superarm.core.errors import InputError
+from superarm.core.errors import InputError, require_extra
 from superarm.core.inputs import require_type
 
 from .group_commit import GroupCommit
@@ -14,13 +14,15 @@ from .journal import Journal
 from .sqlite_journal import SQLiteJournal
 
 _SQLITE = "sqlite:///"
+_POSTGRES = ("postgresql://", "postgres://")
 
 
 class Storage:
     """A journal that is open, with its writer.
 
     Args:
-        url: Where the journal is: ``sqlite:///FILE``.
+        url: Where the journal is: ``sqlite:///FILE`` or
+            ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE``.
         upgrade: Whether to bring a storage of an earlier version up to date; otherwise it is refused.
     """
 
@@ -70,4 +72,13 @@ def open_storage(storage: str | Storage) -> Storage:
 def _open_journal(url: str, upgrade: bool) -> Journal:
     if url.startswith(_SQLITE) and len(url) > len(_SQLITE):
         return SQLiteJournal(url.removeprefix(_SQLITE), upgrade=upgrade)
-    raise InputError(f"storage is {url!r}; give a URL such as 'sqlite:///bandits.db'")
+    if url.startswith(_POSTGRES):
+        require_extra("psycopg", "postgres")
+        from .postgres_journal import PostgresJournal
+
+        return PostgresJournal(url, upgrade=upgrade)
+    scheme = url.partition(":")[0]  # the rest may contain a password
+    raise InputError(
+        f"storage is {scheme!r:.60}…; give a URL such as 'sqlite:///bandits.db' or "
+        "'postgresql://user@host/database'"
+    )
