@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time as clock
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 
 import anyio.to_thread
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from superarm._version import __version__
@@ -17,6 +16,7 @@ from superarm.live.storage import Storage
 from . import bandit_routes, batch_routes, bodies, decision_routes, token_routes
 from .context import Service, ServiceDep
 from .guard import Guard
+from .metrics import Measured
 from .problems import MEDIA_TYPE, add_handlers
 from .settings import Settings
 
@@ -60,28 +60,12 @@ def create_app(storage: Storage, settings: Settings | None = None) -> FastAPI:
     )
     app.state.service = service
     add_handlers(app)
-    _add_metrics(app, service)
+    app.add_middleware(Measured, metrics=service.metrics)
     app.add_middleware(Guard, settings=chosen)
     for part in (bandit_routes, batch_routes, decision_routes, token_routes):
         app.include_router(part.router)
     _add_health(app)
     return app
-
-
-def _add_metrics(app: FastAPI, service: Service) -> None:
-    metrics = service.metrics
-
-    @app.middleware("http")
-    async def measure(
-        request: Request, call_next: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        began = clock.perf_counter()
-        response = await call_next(request)
-        route = request.scope.get("route")
-        path = getattr(route, "path", "unknown")
-        metrics.requests.labels(path, response.status_code).inc()
-        metrics.seconds.labels(path).observe(clock.perf_counter() - began)
-        return response
 
 
 def _add_health(app: FastAPI) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time as clock
+
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .hub import Hub
 
@@ -38,6 +41,40 @@ class Metrics:
     def text(self) -> bytes:
         """All numbers in the format of Prometheus."""
         return generate_latest(self._registry)
+
+
+class Measured:
+    """An ASGI application in front of another, whose answers it counts.
+
+    Args:
+        app: The application.
+        metrics: Where the answers are counted.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = clock.perf_counter()
+        status = 0
+
+        async def note_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, note_status)
+        finally:
+            path = getattr(scope.get("route"), "path", "unknown")
+            seconds = clock.perf_counter() - began
+            self._metrics.requests.labels(path, status).inc()
+            self._metrics.seconds.labels(path).observe(seconds)
 
 
 class _HubCollector(Collector):
