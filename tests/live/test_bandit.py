@@ -262,7 +262,7 @@ def test_a_new_spec_learns_everything_that_was_told(bandit: Bandit) -> None:
 
 
 def test_refit_raises_the_likelihood_of_what_was_told(bandit: Bandit) -> None:
-    with pytest.raises(InputError, match="nothing was told"):
+    with pytest.raises(InputError, match="no rewards are recorded yet"):
         bandit.refit()
     rng = np.random.default_rng(3)
     rows = rng.random((40, 2))

@@ -46,7 +46,7 @@ class Answer(Displayable):
     """What a bandit decided."""
 
     id: str
-    """The id of the decision, by which rewards are told."""
+    """The id of the decision; pass it to ``tell`` with the rewards."""
     action: object
     """What to do: a route, a slate, or the ids of the chosen arms."""
     arms: list[ArmId]
@@ -158,7 +158,7 @@ class Bandit(Displayable):
     ) -> bool:
         """Learn rewards of a decision's arms. They are durable when this returns.
 
-        Rewards may come late, in parts and in any order. Telling the same again changes nothing.
+        Rewards may come late, in parts and in any order. Passing the same rewards again changes nothing.
 
         Args:
             decision: The decision, or its id.
@@ -167,7 +167,7 @@ class Bandit(Displayable):
             observation_id: An id of your own for these rewards; by default the arms identify them.
 
         Returns:
-            Whether the rewards are new; false if they were told before.
+            Whether the rewards are new; false if they were recorded before.
         """
         decision_id = decision.id if isinstance(decision, Answer) else _as_id(decision)
         with self._lock:
@@ -287,7 +287,7 @@ class Bandit(Displayable):
         durable.result()
 
     def respecify(self, spec: Any) -> None:
-        """Change what the bandit is made of. The new policy learns everything told so far.
+        """Replace the bandit's spec. The new policy learns all rewards recorded so far.
 
         Args:
             spec: The new spec, as in :func:`create_bandit`.
@@ -297,7 +297,7 @@ class Bandit(Displayable):
         self._change_spec(Kind.RESPECIFIED, complete)
 
     def refit(self) -> FitResult:
-        """Fit the hyper-parameters of the kernel to everything told so far.
+        """Fit the hyper-parameters of the kernel to all rewards recorded so far.
 
         Returns:
             The fitted kernel, noise and mean, and how well they explain the data.

@@ -293,7 +293,7 @@ class Fold:
         if repeated:
             arm = lesson.offer.arms.ids[repeated[0]]
             raise ConflictError(
-                f"the reward of arm {arm!r} in decision {decision_id!r} was told before"
+                f"the reward of arm {arm!r} in decision {decision_id!r} is already recorded"
             )
 
     def _learn_waiting(self) -> None:
