@@ -25,9 +25,9 @@ from superarm.movement import (
     MatrixMetric,
     Move,
     PointMetric,
-    WalkState,
     TreeCoupling,
     TreeDescent,
+    WalkState,
     frt_tree,
     offline_optimum,
 )
