@@ -178,7 +178,7 @@ def test_bad_parameters_are_refused() -> None:
 
 def test_degenerate_parameters_are_rejected_by_name() -> None:
     for rho in (0.0, 1e-300, 1e300):
-        with pytest.raises(InputError, match="rho is"):
+        with pytest.raises(InputError, match="rho must be"):
             small(rho=rho)
     for lengthscale in (1e9, 1e90):
         with pytest.raises(InputError, match="costs do not differ"):
