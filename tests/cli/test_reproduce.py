@@ -290,7 +290,7 @@ def test_concurrent_reproductions_are_locked_out(cli: Command, tmp_path: Path) -
 @pytest.mark.usefixtures("two_papers")
 def test_errors_name_their_experiment(cli: Command, tmp_path: Path) -> None:
     message = cli("reproduce", "all", *SMALL, "--set", "arms=1", "--out", "a").fails(2)
-    assert "arms is 1" in message
+    assert "arms must be a whole number from 2 to 16,000, got 1" in message
     assert "(kernelized/rkhs-se)" in message
     assert not (tmp_path / "a").exists()
 
@@ -387,7 +387,7 @@ def test_told_is_rejected_in_favour_of_assumes(cli: Command, tiny: str) -> None:
 def test_report_explains_a_missing_bound(cli: Command, tiny: str) -> None:
     cli("run", tiny, "--policies", "random", "-q", "--out", "none", "--json").json()
     message = cli("report", "none", "--bound").err
-    assert "no bound could be drawn for tiny; the report says why" in message
+    assert "no bound could be drawn for tiny; the report gives the reason" in message
     assert "no bound because it learns nothing" in Path("none/report.html").read_text(
         "utf-8"
     )
@@ -417,7 +417,7 @@ def _wrong_rounds(run: Path) -> None:
         (_write("summary.json", "[]"), "run again"),
         (
             _write("summary.json", '{"claims": [1]}'),
-            "'claims' is [1]; it must be a list, each a table",
+            "'claims' must be a list, each a table, got [1]",
         ),
         (_write("summary.json", '{"claims": [], "rows": [{}]}'), "'policy' in 'rows'"),
         (
@@ -474,7 +474,7 @@ def test_no_edit_of_a_run_ends_in_a_traceback(run: Path, name: str) -> None:
 
 
 def test_a_directory_of_runs_points_to_them(cli: Command, run: Path) -> None:
-    assert "give one of them: run" in cli("report", ".").fails(1)
+    assert "pass one of them: run" in cli("report", ".").fails(1)
 
 
 @pytest.mark.slow

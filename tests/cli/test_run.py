@@ -200,7 +200,10 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
             ("TINY", "--policies", "gp-eii"),
             "did you mean 'gp-ei'? `superarm list policy` lists them",
         ),
-        (("TINY", "--policies", "gp-ei random"), "by commas: --policies gp-ei,random"),
+        (
+            ("TINY", "--policies", "gp-ei random"),
+            "with commas: --policies gp-ei,random",
+        ),
         (("TINY", "--policies", ","), "at least one policy"),
         (("TINY", "--policies", "../x"), "unknown policy '../x'"),
         (
