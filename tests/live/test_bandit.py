@@ -148,9 +148,9 @@ def test_asking_again_with_an_id_returns_the_decision(bandit: Bandit) -> None:
     answer = bandit.ask(MENU, decision_id="monday")
     assert bandit.ask(MENU, decision_id="monday") == answer
     assert bandit.pending == ["monday"]
-    with pytest.raises(ConflictError, match="other arms"):
+    with pytest.raises(ConflictError, match="different arms"):
         bandit.ask({"tea": [0.0, 0.0]}, decision_id="monday")
-    with pytest.raises(ConflictError, match="other time"):
+    with pytest.raises(ConflictError, match="different time"):
         bandit.ask(MENU, decision_id="monday", time=3.0)
 
 
@@ -218,7 +218,7 @@ def test_abandoning_releases_the_rewards_that_waited(storage: Storage) -> None:
     bandit.tell(second, dict.fromkeys(second.arms, 1.0))
     bandit.abandon(first)
     assert (bandit.predict(MENU).mean != before.mean).any()
-    with pytest.raises(ConflictError, match="in the order of decisions"):
+    with pytest.raises(ConflictError, match="learns in decision order"):
         bandit.tell(first, {first.arms[0]: 1.0})
 
 
@@ -478,7 +478,7 @@ def test_what_is_refused_changes_nothing(bandit: Bandit) -> None:
 
 def test_names_are_unique(bandit: Bandit) -> None:
     storage = bandit.storage
-    with pytest.raises(ConflictError, match="'menu' already"):
+    with pytest.raises(ConflictError, match="already a bandit named 'menu'"):
         create_bandit("menu", spec=policy(), storage=storage)
     again = create_bandit("menu", spec=policy(), storage=storage, load_if_exists=True)
     assert again is bandit

@@ -196,13 +196,13 @@ class Bandit(Displayable):
         time: float | None = None,
         observation_id: str | None = None,
     ) -> bool:
-        """Learn rewards that no decision of this bandit led to, such as those of last year.
+        """Learn rewards of other decisions than this bandit's, such as last year's.
 
         Args:
             arms: The arms, as in :meth:`ask`.
             rewards: Rewards by arm id.
             noise_variance: The variance of each reward's noise where it is known, by arm id.
-            time: When they were seen, for rewards that drift.
+            time: When they were observed, for rewards that drift.
             observation_id: An id of your own: observing again with the same id changes nothing.
 
         Returns:
@@ -233,13 +233,13 @@ class Bandit(Displayable):
         return True
 
     def abandon(self, decision: Answer | str) -> bool:
-        """Stop waiting for a decision's rewards. Rewards that come nevertheless are learned.
+        """Stop waiting for a decision's rewards. Rewards that still arrive are learned.
 
         Args:
             decision: The decision, or its id.
 
         Returns:
-            Whether the decision was waited for.
+            Whether the decision was pending.
         """
         decision_id = decision.id if isinstance(decision, Answer) else _as_id(decision)
         with self._lock:
@@ -271,10 +271,10 @@ class Bandit(Displayable):
     # --- changes of the bandit itself --------------------------------------------------------
 
     def name_arms(self, arms: Any) -> None:
-        """Store arms once; later asks refer to them by id.
+        """Store arms once; later calls of ``ask`` refer to them by id.
 
         Args:
-            arms: The arms, as in :meth:`ask`. They replace those that were named before.
+            arms: The arms, as in :meth:`ask`. They replace arms named before.
         """
         with self._lock:
             fold = self._current()
@@ -326,7 +326,7 @@ class Bandit(Displayable):
             return list(self._current().open)
 
     def predict(self, arms: Any = None, *, time: float | None = None) -> Prediction:
-        """Mean and standard deviation of arms, in the order in which they are given.
+        """Mean and standard deviation of each arm, in the order of ``arms``.
 
         Args:
             arms: The arms, as in :meth:`ask`.
@@ -343,7 +343,7 @@ class Bandit(Displayable):
     def explain(self, decision: Answer | str) -> Explanation:
         """Explain a decision by what was known when it was taken.
 
-        This folds the journal up to the decision: it takes as long as a start without a snapshot.
+        This folds the journal up to the decision, which takes as long as loading without a snapshot.
 
         Args:
             decision: The decision, or its id.
@@ -352,7 +352,7 @@ class Bandit(Displayable):
         return explain(self._log, decision_id)
 
     def verify(self, report: Callable[[Replay], None] | None = None) -> Replay:
-        """Fold the journal from its first event, decide everything again, and compare.
+        """Fold the journal from its first event, repeat every decision, and compare.
 
         Args:
             report: Called after every event, to show progress.
@@ -434,7 +434,7 @@ def _check_same(earlier: Event, request: Mapping[str, Any], what: str) -> None:
     for name, value in request.items():
         if encode_body({name: value}) != encode_body({name: earlier.body[name]}):
             raise ConflictError(
-                f"{what} were recorded before with other {name}; use another id"
+                f"{what}: already recorded with different {name}; use another id"
             )
 
 
@@ -444,10 +444,10 @@ def _check_same(earlier: Event, request: Mapping[str, Any], what: str) -> None:
 def _as_id(value: Any) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_ID:
         raise InputError(
-            f"the id {value!r:.60} must be text of 1 to {_LONGEST_ID} characters"
+            f"an id must be text of 1 to {_LONGEST_ID} characters, got {value!r:.60}"
         )
     if not value.isprintable():
-        raise InputError(f"the id {value!r:.60} must be printable")
+        raise InputError(f"an id must be printable text, got {value!r:.60}")
     return value
 
 

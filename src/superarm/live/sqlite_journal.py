@@ -101,7 +101,7 @@ class SQLiteJournal:
                 )
             except sqlite3.IntegrityError:
                 raise ConflictError(
-                    f"there is a bandit named {name!r} already; load it, or choose another name"
+                    f"there is already a bandit named {name!r}; load it, or choose another name"
                 ) from None
             number = cursor.lastrowid
             assert number is not None
@@ -287,8 +287,8 @@ def _own(path: Path) -> BinaryIO:
         return open_locked(lock_path, wait=False)
     except BlockingIOError:
         raise ConflictError(
-            f"another process uses {path}; stop it, or run `superarm serve` there and connect to "
-            "that with superarm.client"
+            f"another process uses {path}, which only one process can open; stop the other, or "
+            "name another file"
         ) from None
     except OSError as error:
         raise StorageError(f"{path} cannot be opened: {error.strerror}") from None
@@ -318,7 +318,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise FileError(f"{path} is a database of another program; name another file")
     if schema > SCHEMA:
         raise StateError(
-            f"{path} has schema {schema}, and this version of superarm reads schema {SCHEMA}; "
+            f"{path} has schema {schema}, but this version of superarm reads schema {SCHEMA}; "
             "upgrade superarm"
         )
     connection.execute("PRAGMA journal_mode = WAL")
@@ -345,7 +345,7 @@ def _explained(path: Path) -> Iterator[None]:
         damaged = "malformed" in str(error) or "not a database" in str(error)
         if damaged:
             raise StateError(
-                f"{path} is damaged or no database ({error}); restore a backup"
+                f"{path} is damaged or not a database ({error}); restore a backup"
             ) from error
         raise StorageError(
             f"{path} cannot be used at the moment: {error}; check disk space and permissions"

@@ -69,4 +69,6 @@ def open_storage(storage: str | Storage) -> Storage:
 def _open_journal(url: str) -> Journal:
     if url.startswith(_SQLITE) and len(url) > len(_SQLITE):
         return SQLiteJournal(url.removeprefix(_SQLITE))
-    raise InputError(f"storage is {url!r}; give a URL such as 'sqlite:///bandits.db'")
+    raise InputError(
+        f"storage must be a URL such as 'sqlite:///bandits.db', got {url!r}"
+    )
