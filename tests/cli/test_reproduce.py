@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from superarm.cli import reproducing
 from superarm.cli.running import write_outputs
+from superarm.core import data_files
 from superarm.core.errors import SuperarmError
+from superarm.lab.experiments import load_experiment
 from superarm.lab.experiments.statements import RecordedRun
 from superarm.lab.simulation import Run
 
@@ -145,7 +148,7 @@ def test_reproduce_a_full_paper(cli: Command, tmp_path: Path) -> None:
 
 def test_all_is_every_experiment_of_a_paper() -> None:
     from superarm.cli.targets import experiments_of
-    from superarm.lab.experiments import experiment_ids, load_experiment
+    from superarm.lab.experiments import experiment_ids
 
     every = [load_experiment(name) for name in experiment_ids()]
     assert [experiment.id for experiment in experiments_of("all")] == [
@@ -159,8 +162,6 @@ SMALL = ("--rounds", 8, "--seeds", 1, "--jobs", 1, "--policies", "random", "-q")
 
 @pytest.fixture
 def two_papers(monkeypatch: pytest.MonkeyPatch) -> None:
-    from superarm.lab.experiments import load_experiment
-
     chosen = [
         load_experiment(name)
         for name in ("kernelized/rkhs-se", "timevarying/functions")
@@ -196,7 +197,6 @@ def test_a_page_over_several_papers(cli: Command, tmp_path: Path) -> None:
 def test_interrupted_reproduction_shows_finished_runs(
     cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from superarm.cli import reproducing
 
     write = reproducing.write_outputs
 
@@ -248,7 +248,6 @@ def test_damaged_times_are_named(cli: Command, tmp_path: Path, text: str) -> Non
 def test_resumed_reproduction_keeps_its_page_until_it_catches_up(
     cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from superarm.cli import reproducing
 
     cli("reproduce", "all", *SMALL, "--out", "a", "--json").json()
     before = (tmp_path / "a" / "index.html").read_bytes()
@@ -285,6 +284,22 @@ def test_concurrent_reproductions_are_locked_out(cli: Command, tmp_path: Path) -
     assert not (tmp_path / "a" / "kernelized-rkhs-se").exists()
     (tmp_path / "b").touch()
     assert "b is a file" in cli("reproduce", "all", *SMALL, "--out", "b").fails(3)
+
+
+def test_missing_road_data_refuse_all_experiments(
+    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing runs, not even the experiments before the one whose data are missing."""
+    ids = ("kernelized/rkhs-se", "navigation/betas")
+    experiments = [load_experiment(name) for name in ids]
+    monkeypatch.setattr(
+        "superarm.cli.reproducing.experiments_of", lambda target: experiments
+    )
+    monkeypatch.setattr(data_files, "search_path", lambda: [tmp_path / "nothing"])
+    message = cli("reproduce", "all", *SMALL, "--out", "a").fails(1)
+    assert "luxembourg-roads was not found" in message
+    assert "(navigation/betas)" in message
+    assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.usefixtures("two_papers")
