@@ -50,7 +50,7 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
     backends: list[Any] = ["numpy"] + (["numba"] if missing("numba") is None else [])
     tree = frt_tree(PointMetric(points=rng.random((n, 2))), rng)
     costs = rng.random((50, n))
-    q = TreeDescent(tree).at(0)
+    q = TreeDescent(tree).point_mass(0)
     for row_of_costs in costs[:-1]:
         q = TreeDescent(tree).step(q, row_of_costs)
     rows: list[Row] = []
@@ -210,10 +210,13 @@ def _sizes(
     for n in (20, large) if quick else (400, 2_000, large):
         metric = PointMetric(points=rng.random((n, 2)))
         forest = Forest(metric, [frt_tree(metric, rng)], backend=backend)
-        stand, costs = forest.begin(0), rng.random((20, n))
+        walk_state, costs = forest.begin(0), rng.random((20, n))
         for each in costs:
-            stand = forest.move(stand, each, rng).stand
-        taken = median_seconds(lambda _: forest.move(stand, costs[0], rng), repeats)  # noqa: B023
+            walk_state = forest.move(walk_state, each, rng).walk_state
+        taken = median_seconds(
+            lambda _: forest.move(walk_state, costs[0], rng),  # noqa: B023
+            repeats,
+        )
         facts[f"whole step, n={n}, {backend}, seconds"] = times[n] = taken
     return facts, {
         "whole step, seconds against n": exponent([*times], [*times.values()])

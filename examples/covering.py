@@ -35,8 +35,8 @@ def main(rounds: int = 60) -> dict[str, float]:
     }
     model = Model(noise_variance=0.01, horizon=rounds, arms=PLACES, **parts)
     best = max(reached(truth, list(four)) for four in combinations(range(24), 4))
-    told = {"arms": Arms.numbered(PLACES), "structure": WATCHED, "optimum": best}
-    world = FiniteProblem(truth=truth, noise_std=0.1, model=model, **told)
+    options = {"arms": Arms.numbered(PLACES), "structure": WATCHED, "optimum": best}
+    world = FiniteProblem(truth=truth, noise_std=0.1, model=model, **options)
     policies = {"oclok-ucb": oclok_ucb(model), "random": random(model)}
     runs = simulate(world, policies, rounds=rounds, seed=0)
     return {name: float(run.series["alpha_regret"].sum()) for name, run in runs.items()}

@@ -1,7 +1,7 @@
-"""Switching costs: an arm far from the previous one costs more, and a policy is told how much.
+"""Switching costs: an arm far from the previous one costs more, and a policy may take that into account.
 
-The runner sets ``offer.previous_action``. The world charges for every move; one policy takes that cost
-into account, the other does not.
+The runner sets ``offer.previous_action``. The world charges for every move; one policy weighs that cost,
+the other does not.
 """
 
 import numpy as np

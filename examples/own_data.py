@@ -66,8 +66,8 @@ def main() -> dict[str, list[str]]:
             )
             policy.save(file)  # the café closes …
             policy = superarm.load(file)  # … and opens again: nothing is forgotten
-            told = f"forecast {cups_sold:.0f} ± {spread:.0f} (1 standard deviation)"
-            print(day, menus[day], f"sold {rewards.sum():.0f}, {told}")
+            forecast = f"forecast {cups_sold:.0f} ± {spread:.0f} (1 standard deviation)"
+            print(day, menus[day], f"sold {rewards.sum():.0f}, {forecast}")
     return menus
 
 

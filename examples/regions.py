@@ -1,6 +1,6 @@
 """A server follows its users around the world: far from them, answers are slow; moving it costs, too.
 
-``Forest`` walks by mirror descent on random trees, and is told the costs of an hour only when it comes.
+``Forest`` walks by mirror descent on random trees, and learns the costs of an hour only when it comes.
 For comparison: staying, always going where it is cheapest now, and the best with every hour known.
 """
 
@@ -38,10 +38,10 @@ def main(days: int = 10, trees: int = 50) -> dict[str, tuple[float, float]]:
     # Trees lengthen distances, here about sevenfold (forest.stretch()): let costs count that much more.
     forest, walked = Forest.grow(metric, rng, trees=trees, kappa=7.0), np.zeros(2)
     for walk in range(trees):
-        stand = forest.begin(0, walk)
+        walk_state = forest.begin(0, walk)
         for row in costs:
-            move = forest.move(stand, row, rng)
-            stand = move.stand
+            move = forest.move(walk_state, row, rng)
+            walk_state = move.walk_state
             walked += np.array([row @ move.distribution, move.distance]) / trees
     best, cheapest = offline_optimum(costs, metric, start=0), costs.argmin(axis=1)
     way = metric.distances[np.append(0, cheapest[:-1]), cheapest]

@@ -212,7 +212,9 @@ def test_import_failures_are_reported(
 @pytest.mark.parametrize("line", ["imports = 3", 'imports = "a.py"', "imports = [1]"])
 def test_imports_are_a_list_of_names(cli: Command, own: Any, line: str) -> None:
     folder = own("mine-never", line)
-    assert "imports is" in cli("run", folder / "own.toml").fails(2)
+    assert "imports must be a list of text, got" in cli(
+        "run", folder / "own.toml"
+    ).fails(2)
 
 
 def test_as_a_module(tmp_path: Path) -> None:

@@ -268,7 +268,7 @@ def test_for_people(cli: Command, town: Any, graph: LineGraph, log: Path) -> Non
     assert "of the last 12 trips" in shown.out
     assert shown.out.endswith("State: fleet.npz\n")
     repeated = cli(*words(town, log), "--vehicles", "vans.toml").out
-    assert "skipped 12 trips with names that were already learned" in repeated
+    assert "skipped 12 trips whose names are already in the state" in repeated
     of_van_2 = [
         line.partition(",")[0]
         for line in log.read_text().splitlines()

@@ -303,9 +303,9 @@ def test_invalid_input_is_rejected(cli: Command, town: Any, tiny: str) -> None:
     route = cli(
         "run", "navigation/betas", "--net", town.net, "--set", "route=monaco-a"
     ).fails(2)
-    assert "choose one" in route
+    assert "use one or the other" in route
     where = cli("run", "navigation/betas", *ENDS).fails(2)
-    assert "luxembourg and monaco: say with --net" in where
+    assert "luxembourg and monaco; pass --net with the network" in where
     assert "'nowhere' is neither a file nor a known network" in cli(
         *run, "--net", "nowhere"
     ).fails(2)

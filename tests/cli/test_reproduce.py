@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from superarm.cli import reproducing
 from superarm.cli.running import write_outputs
+from superarm.core import data_files
 from superarm.core.errors import SuperarmError
+from superarm.lab.experiments import load_experiment
 from superarm.lab.experiments.statements import RecordedRun
 from superarm.lab.simulation import Run
 
@@ -145,7 +148,7 @@ def test_reproduce_a_full_paper(cli: Command, tmp_path: Path) -> None:
 
 def test_all_is_every_experiment_of_a_paper() -> None:
     from superarm.cli.targets import experiments_of
-    from superarm.lab.experiments import experiment_ids, load_experiment
+    from superarm.lab.experiments import experiment_ids
 
     every = [load_experiment(name) for name in experiment_ids()]
     assert [experiment.id for experiment in experiments_of("all")] == [
@@ -159,8 +162,6 @@ SMALL = ("--rounds", 8, "--seeds", 1, "--jobs", 1, "--policies", "random", "-q")
 
 @pytest.fixture
 def two_papers(monkeypatch: pytest.MonkeyPatch) -> None:
-    from superarm.lab.experiments import load_experiment
-
     chosen = [
         load_experiment(name)
         for name in ("kernelized/rkhs-se", "timevarying/functions")
@@ -196,7 +197,6 @@ def test_a_page_over_several_papers(cli: Command, tmp_path: Path) -> None:
 def test_interrupted_reproduction_shows_finished_runs(
     cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from superarm.cli import reproducing
 
     write = reproducing.write_outputs
 
@@ -248,7 +248,6 @@ def test_damaged_times_are_named(cli: Command, tmp_path: Path, text: str) -> Non
 def test_resumed_reproduction_keeps_its_page_until_it_catches_up(
     cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from superarm.cli import reproducing
 
     cli("reproduce", "all", *SMALL, "--out", "a", "--json").json()
     before = (tmp_path / "a" / "index.html").read_bytes()
@@ -287,10 +286,26 @@ def test_concurrent_reproductions_are_locked_out(cli: Command, tmp_path: Path) -
     assert "b is a file" in cli("reproduce", "all", *SMALL, "--out", "b").fails(3)
 
 
+def test_missing_road_data_refuse_all_experiments(
+    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing runs, not even the experiments before the one whose data are missing."""
+    ids = ("kernelized/rkhs-se", "navigation/betas")
+    experiments = [load_experiment(name) for name in ids]
+    monkeypatch.setattr(
+        "superarm.cli.reproducing.experiments_of", lambda target: experiments
+    )
+    monkeypatch.setattr(data_files, "search_path", lambda: [tmp_path / "nothing"])
+    message = cli("reproduce", "all", *SMALL, "--out", "a").fails(1)
+    assert "luxembourg-roads was not found" in message
+    assert "(navigation/betas)" in message
+    assert not (tmp_path / "a").exists()
+
+
 @pytest.mark.usefixtures("two_papers")
 def test_errors_name_their_experiment(cli: Command, tmp_path: Path) -> None:
     message = cli("reproduce", "all", *SMALL, "--set", "arms=1", "--out", "a").fails(2)
-    assert "arms is 1" in message
+    assert "arms must be a whole number from 2 to 16,000, got 1" in message
     assert "(kernelized/rkhs-se)" in message
     assert not (tmp_path / "a").exists()
 
@@ -387,7 +402,7 @@ def test_told_is_rejected_in_favour_of_assumes(cli: Command, tiny: str) -> None:
 def test_report_explains_a_missing_bound(cli: Command, tiny: str) -> None:
     cli("run", tiny, "--policies", "random", "-q", "--out", "none", "--json").json()
     message = cli("report", "none", "--bound").err
-    assert "no bound could be drawn for tiny; the report says why" in message
+    assert "no bound could be drawn for tiny; the report gives the reason" in message
     assert "no bound because it learns nothing" in Path("none/report.html").read_text(
         "utf-8"
     )
@@ -417,7 +432,7 @@ def _wrong_rounds(run: Path) -> None:
         (_write("summary.json", "[]"), "run again"),
         (
             _write("summary.json", '{"claims": [1]}'),
-            "'claims' is [1]; it must be a list, each a table",
+            "'claims' must be a list, each a table, got [1]",
         ),
         (_write("summary.json", '{"claims": [], "rows": [{}]}'), "'policy' in 'rows'"),
         (
@@ -474,7 +489,7 @@ def test_no_edit_of_a_run_ends_in_a_traceback(run: Path, name: str) -> None:
 
 
 def test_a_directory_of_runs_points_to_them(cli: Command, run: Path) -> None:
-    assert "give one of them: run" in cli("report", ".").fails(1)
+    assert "pass one of them: run" in cli("report", ".").fails(1)
 
 
 @pytest.mark.slow

@@ -536,7 +536,7 @@ def test_fleet_state_serves_its_vehicles(cli: Command, town: Any) -> None:
         cli(*learned, "--vehicles", "fleet.toml", "--json").json()["trips_learned"] == 6
     )
     output = cli(*learned, "--vehicles", "fleet.toml").out
-    assert "skipped 6 trips with names that were already learned" in output
+    assert "skipped 6 trips whose names are already in the state" in output
     words = cli(*learned, "--outliers", "keep").fails(1)
     assert "; omit outliers, or start a new state" in words
     words = ("route", "--net", town.net, "--state", "s.npz", *ENDS)

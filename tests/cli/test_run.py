@@ -186,11 +186,11 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
         (("../../etc/passwd",), "unknown experiment"),
         (("TINY", "--seed", "-1"), "--seed"),
         (("TINY", "--seed", "x"), "--seed"),
-        (("TINY", "--seed", "9" * 40), "it must be a whole number from 0 to"),
+        (("TINY", "--seed", "9" * 40), "must be a whole number from 0 to"),
         (("TINY", "--seeds", "0"), "--seeds"),
-        (("TINY", "--seeds", "9" * 12), "it must be a whole number from 1 to"),
+        (("TINY", "--seeds", "9" * 12), "must be a whole number from 1 to"),
         (("TINY", "--rounds", "0"), "--rounds"),
-        (("TINY", "--rounds", "1" + "0" * 12), "it must be a whole number from 1 to"),
+        (("TINY", "--rounds", "1" + "0" * 12), "must be a whole number from 1 to"),
         (("TINY", "--rounds", "9" * 5000), "--rounds"),
         (("TINY", "--jobs", "0"), "--jobs"),
         (("TINY", "--executor", "ray"), "--executor"),
@@ -200,7 +200,10 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
             ("TINY", "--policies", "gp-eii"),
             "did you mean 'gp-ei'? `superarm list policy` lists them",
         ),
-        (("TINY", "--policies", "gp-ei random"), "by commas: --policies gp-ei,random"),
+        (
+            ("TINY", "--policies", "gp-ei random"),
+            "with commas: --policies gp-ei,random",
+        ),
         (("TINY", "--policies", ","), "at least one policy"),
         (("TINY", "--policies", "../x"), "unknown policy '../x'"),
         (
@@ -210,18 +213,18 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
         (("TINY", "--set", "sid=3"), "did you mean 'side'"),
         (("TINY", "--set", "sid=3"), "did you mean 'side'? they take hills, k"),
         (("TINY", "--set", "side"), "write key=value"),
-        (("TINY", "--set", "side=x"), "side is 'x'"),
+        (("TINY", "--set", "side=x"), "side must be a whole number, got 'x'"),
         (
             ("TINY", "--set", 'noise_std="0.5"'),
-            "noise_std is '0.5'; it must be a number",
+            "noise_std must be a number, got '0.5'",
         ),
         (
             ("TINY", "--set", "noise_std={a = 1}"),
-            "noise_std is {'a': 1}; it must be a number",
+            "noise_std must be a number, got {'a': 1}",
         ),
         (
             ("TINY", "--set", "gp-greedy.posterior=3"),
-            "posterior is 3; it must be one of 'auto'",
+            "posterior must be one of 'auto', ",
         ),
         (("TINY", "--set", "k=[]"), "at least one value"),
         (("TINY", "--set", "k=[1, 1]"), "repeated"),
@@ -577,7 +580,8 @@ def test_run_can_be_extended_and_warm_started(cli: Command) -> None:
     longer = cli(*both, "--rounds", 4, "--resume", "--json")
     assert longer.json()["rounds"] == 4
     assert (
-        "superarm: prior restarted from round 1: no state of it is kept" in longer.err
+        "superarm: prior restarted from round 1: the shorter run stored no state of it"
+        in longer.err
     )
     assert "gp-ts restarted" not in longer.err
     state = "a/states/gp-ts.s0.seed00000.npz"

@@ -63,7 +63,7 @@ def test_offers_check_their_step_and_mask() -> None:
     arms = Arms.numbered(np.zeros((3, 1)))
     assert Offer(step=1, arms=arms).available is None
     with pytest.raises(
-        InputError, match=r"step is .* it must be a whole number from 1"
+        InputError, match=r"step must be a whole number from 1 .*, got 0"
     ):
         Offer(step=0, arms=arms)
     bad: Any
@@ -146,7 +146,7 @@ def test_feedback_of_sums() -> None:
 @pytest.mark.parametrize(
     ("values", "error", "words"),
     [
-        ([1.0, 2.0], ShapeError, r"shape \(2,\); it must be two-dimensional"),
+        ([1.0, 2.0], ShapeError, r"must be two-dimensional .*, got shape \(2,\)"),
         (3.0, ShapeError, "two-dimensional"),
         ([[1.0], [1.0, 2.0]], InputError, "rectangular"),
         ([["a"]], InputError, "must be numbers"),

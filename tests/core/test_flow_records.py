@@ -19,15 +19,15 @@ ARMS = Arms.numbered(np.linspace(0.0, 1.0, 4)[:, None])
     "time", [10**400, float("nan"), float("inf"), True, "noon", 1j]
 )
 def test_a_time_is_a_finite_number(time: Any) -> None:
-    with pytest.raises(InputError, match="time is"):
+    with pytest.raises(InputError, match="time must be"):
         Offer(step=1, arms=ARMS, time=time)
 
 
 @pytest.mark.parametrize("step", [0, True, 1.0, "1", None, 10**400])
 def test_a_step_counts_rounds(step: Any) -> None:
-    with pytest.raises(InputError, match="step is"):
+    with pytest.raises(InputError, match="step must be"):
         Offer(step=step, arms=ARMS)
-    with pytest.raises(InputError, match="step is"):
+    with pytest.raises(InputError, match="step must be"):
         Decision(step=step, action=None, positions=np.array([0]))
 
 

@@ -99,15 +99,15 @@ def test_uniform_means_across_steps() -> None:
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "3", None, True])
 def test_bad_seeds(seed: object) -> None:
-    with pytest.raises(InputError, match="seed is"):
+    with pytest.raises(InputError, match="seed must be"):
         Streams(seed, "noise")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="seed is"):
+    with pytest.raises(InputError, match="seed must be"):
         stream(seed, "noise", 0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("step", [-1, -1024, 2**32])
 def test_bad_steps(step: int) -> None:
-    with pytest.raises(InputError, match="step is"):
+    with pytest.raises(InputError, match="step must be"):
         Streams(0, "noise").at(step)
-    with pytest.raises(InputError, match="step is"):
+    with pytest.raises(InputError, match="step must be"):
         stream(0, "noise", step)

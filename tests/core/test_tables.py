@@ -70,7 +70,7 @@ def test_encoding_round_trips_through_json() -> None:
         ([{"size": 1.0}], "there is no column 'colour'"),
         (
             [{"size": "large", "colour": "red"}],
-            "column 'size' holds 'large'; it must hold numbers",
+            "column 'size' must hold numbers, got 'large'",
         ),
         ({"size": [1.0], "colour": [["red"]]}, "column 'colour', row 0"),
         (
@@ -79,11 +79,11 @@ def test_encoding_round_trips_through_json() -> None:
         ),
         (
             {"size": np.ones((2, 2)), "colour": ["red", "red"]},
-            "column 'size' is .*one-dimensional",
+            "column 'size' must be one-dimensional.*, got array",
         ),
         (
             {"size": [1.0], "colour": "red"},
-            "column 'colour' is 'red'; it must be one-dimensional",
+            "column 'colour' must be one-dimensional, such as a list, got 'red'",
         ),
         ({"size": {1.0}, "colour": ["red"]}, "column 'size' is a set"),
         ([{"size": 1j, "colour": "red"}], "column 'size', row 0: 1j"),
@@ -169,9 +169,9 @@ def test_masked_entries_are_missing() -> None:
     ("options", "message"),
     [
         ({"categorical": ["typo"]}, "'typo', which is not among the columns"),
-        ({"categorical": "size"}, "categorical is 'size'; it must be one-dim"),
-        ({"columns": "size"}, "columns is 'size'; it must be one-dim"),
-        ({"columns": 3}, "columns is 3; it must be one-dim"),
+        ({"categorical": "size"}, "categorical must be one-dimensional.*, got 'size'"),
+        ({"columns": "size"}, "columns must be one-dimensional.*, got 'size'"),
+        ({"columns": 3}, "columns must be one-dimensional.*, got 3"),
         ({"columns": [["size"]]}, "columns, row 0"),
     ],
 )

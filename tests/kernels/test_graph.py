@@ -299,8 +299,8 @@ def test_an_indefinite_matrix_is_refused(nu: float) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"nu": 1e300}, "nu is 1e\\+300; it must be"),
-        ({"nu": 400}, "nu is 400"),
+        ({"nu": 1e300}, "nu must be .*, got 1e\\+300"),
+        ({"nu": 400}, "nu must be .*, got 400"),
         ({"kappa": 1e-200}, "kappa"),
         ({"kappa": 1e200}, "kappa"),
         ({"cache_megabytes": "x"}, "cache_megabytes"),

@@ -481,7 +481,7 @@ def test_missing_scikit_learn_names_the_pip_command(
         (
             lambda: Temporal(epsilon=-0.1),
             errors.InputError,
-            "epsilon is -0.1; .* of at least 0",
+            "epsilon must be a number of at least 0.*, got -0.1",
         ),
         (lambda: Temporal(epsilon="a"), errors.InputError, "epsilon"),
         (
@@ -556,11 +556,11 @@ def test_scalar_parameters_reject_lists(values: object) -> None:
     for kind, name in ONE_NUMBER:
         with pytest.raises(
             errors.InputError,
-            match=rf"(?s){kind.__name__}\.{name} is .* must be a (whole )?number",
+            match=rf"(?s){kind.__name__}\.{name} must be a (whole )?number.*, got ",
         ):
             kind(**{name: values})  # type: ignore[arg-type]
     with pytest.raises(
-        errors.InputError, match=r"(?s)Scale\.factor is .* must be a number"
+        errors.InputError, match=r"(?s)Scale\.factor must be a number.*, got "
     ):
         Scale(kernel=Matern(), factor=values)  # type: ignore[arg-type]
     assert SquaredExponential(variance=np.array(2.0)).variance == 2.0  # type: ignore[arg-type]

@@ -412,7 +412,7 @@ def test_weights_of_any_size_yield_probabilities(backend: Backend) -> None:
         tree, source = frt_tree(between, rng(seed)), rng(seed)
         for kappa in (1.0, 1e6, 1e100):
             descent = TreeDescent(tree, kappa=kappa, backend=backend)
-            q = descent.at(int(source.integers(6)))
+            q = descent.point_mass(int(source.integers(6)))
             for power in source.integers(-100, 100, size=20):
                 costs = 10.0**power * source.normal(size=6)
                 after = descent.step(q, costs)
@@ -426,7 +426,7 @@ def test_weights_of_any_size_yield_probabilities(backend: Backend) -> None:
 def test_probabilities_stay_normalised_over_a_long_walk(backend: Backend) -> None:
     tree, source = drawn_tree(30, 3), rng(3)
     descent = TreeDescent(tree, backend=backend)
-    q = descent.at(0)
+    q = descent.point_mass(0)
     for _ in range(1500):
         q = descent.step(q, source.exponential(size=30))
     assert_probabilities(tree, q)
@@ -491,7 +491,7 @@ def test_mass_returns_to_actions_available_again(backend: Backend) -> None:
         descent, costs = TreeDescent(tree, backend=backend), np.ones(8)
         costs[3] = 0.0
         gone = np.arange(8) != 3
-        q = descent.at(3)
+        q = descent.point_mass(3)
         for _ in range(5):
             q = descent.step(q, costs, gone)
             assert descent.distribution(q)[3] == 0.0
@@ -506,7 +506,7 @@ def test_mass_returns_to_actions_available_again(backend: Backend) -> None:
 
 def test_invalid_masks_are_rejected() -> None:
     descent = TreeDescent(drawn_tree(4, 0))
-    q = descent.at(0)
+    q = descent.point_mass(0)
     for mask in (
         [True] * 3,
         [1, 0, 1, 1],
@@ -552,7 +552,7 @@ def test_being_somewhere_for_certain(tree: Tree) -> None:
     """[ramesh2022movement, eq. 23], and the share of actions wherever that leaves q open."""
     descent = TreeDescent(tree)
     for action in range(len(tree)):
-        q, way = descent.at(action), line_up(tree, action)
+        q, way = descent.point_mass(action), line_up(tree, action)
         np.testing.assert_array_equal(
             descent.distribution(q), np.eye(len(tree))[action]
         )
@@ -581,7 +581,7 @@ def test_single_action_keeps_its_position(backend: Backend) -> None:
     descent = TreeDescent(
         frt_tree(PointMetric(points=np.zeros((1, 1))), rng(0)), backend=backend
     )
-    q = descent.at(0)
+    q = descent.point_mass(0)
     np.testing.assert_array_equal(q, [1.0])
     for costs in ([5.0], [-1e99]):
         q = descent.step(q, costs, np.array([True]))
@@ -596,7 +596,7 @@ def test_single_action_keeps_its_position(backend: Backend) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_invalid_costs_are_rejected(backend: Backend) -> None:
     descent = TreeDescent(drawn_tree(3, 0), backend=backend)
-    q = descent.at(0)
+    q = descent.point_mass(0)
     wrong: list[Any] = [
         [1.0, 2.0], [1.0, 2.0, np.nan], [1.0, np.inf, 0.0], [[1.0, 2.0, 3.0]], "abc", None,
         [1e101, 0.0, 0.0], [0.0, -1e101, 0.0], np.ma.masked_equal([1.0, 2.0, 3.0], 2.0),
@@ -619,10 +619,10 @@ def test_invalid_settings_are_rejected() -> None:
     with pytest.raises(
         UnknownArmError, match="action is 3; the tree has actions 0 to 2"
     ):
-        descent.at(3)
+        descent.point_mass(3)
     for action in (-1, 0.5, True, "0", None):
         with pytest.raises(InputError, match="action"):
-            descent.at(action)  # type: ignore[arg-type]
+            descent.point_mass(action)  # type: ignore[arg-type]
 
 
 def test_without_numba_plain_loops_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -630,7 +630,7 @@ def test_without_numba_plain_loops_run(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = TreeDescent(tree, backend="numpy")
     monkeypatch.setitem(sys.modules, "numba", None)
     descent = TreeDescent(tree)
-    q, costs = descent.at(0), np.arange(5.0)
+    q, costs = descent.point_mass(0), np.arange(5.0)
     np.testing.assert_array_equal(descent.step(q, costs), plain.step(q, costs))
     with pytest.raises(ImportError, match="pip install 'numba"):
         TreeDescent(tree, backend="numba")
@@ -645,8 +645,8 @@ def test_probabilities_of_another_tree_are_refused() -> None:
         )
         for n in (2, 9)
     )
-    q = large.at(3)
-    for wrong in (small.at(1), q[:-1], np.full_like(q, np.nan), None, "q"):
+    q = large.point_mass(3)
+    for wrong in (small.point_mass(1), q[:-1], np.full_like(q, np.nan), None, "q"):
         for ask in (large.distribution, lambda q: large.step(q, np.zeros(9))):
             with pytest.raises(InputError, match="q"):
                 ask(wrong)

@@ -25,9 +25,9 @@ from superarm.movement import (
     MatrixMetric,
     Move,
     PointMetric,
-    Stand,
     TreeCoupling,
     TreeDescent,
+    WalkState,
     frt_tree,
     offline_optimum,
 )
@@ -49,7 +49,9 @@ def plane(n: int, seed: int) -> PointMetric:
 
 
 def same(one: Move, other: Move) -> bool:
-    pairs = zip((*one.stand, *one[1:]), (*other.stand, *other[1:]), strict=True)
+    pairs = zip(
+        (*one.walk_state, *one[1:]), (*other.walk_state, *other[1:]), strict=True
+    )
     return all(np.array_equal(a, b) for a, b in pairs)
 
 
@@ -62,18 +64,20 @@ def test_move_does_not_modify_its_inputs(backend: Backend) -> None:
     forest = Forest(
         metric, [frt_tree(metric, rng(s)) for s in range(2)], backend=backend
     )
-    stand, costs = forest.begin(3, walk=1), rng(1).random(7)
-    copies = (stand.q.copy(), costs.copy())
-    first = forest.move(stand, costs, rng(2))
-    assert same(first, forest.move(stand, costs, rng(2))), "it can be asked for twice"
-    assert (stand.tree, stand.action) == (1, 3)
-    np.testing.assert_array_equal(stand.q, copies[0])
+    walk_state, costs = forest.begin(3, walk=1), rng(1).random(7)
+    copies = (walk_state.q.copy(), costs.copy())
+    first = forest.move(walk_state, costs, rng(2))
+    assert same(first, forest.move(walk_state, costs, rng(2))), (
+        "it can be asked for twice"
+    )
+    assert (walk_state.tree, walk_state.action) == (1, 3)
+    np.testing.assert_array_equal(walk_state.q, copies[0])
     np.testing.assert_array_equal(costs, copies[1])
-    stand.q.flags.writeable = costs.flags.writeable = False
-    assert same(first, forest.move(stand, costs, rng(2)))
+    walk_state.q.flags.writeable = costs.flags.writeable = False
+    assert same(first, forest.move(walk_state, costs, rng(2)))
     other = Forest(metric, forest.trees, backend=backend)
-    assert same(first, other.move(stand, costs, rng(2))), (
-        "nothing is remembered but in the stand"
+    assert same(first, other.move(walk_state, costs, rng(2))), (
+        "nothing is remembered but in the walk_state"
     )
 
 
@@ -83,26 +87,28 @@ def test_a_move_is_a_step_a_coupling_and_a_draw(backend: Backend) -> None:
     forest = Forest(metric, [frt_tree(metric, rng(5))], kappa=2.0, backend=backend)
     descent = TreeDescent(forest.trees[0], kappa=2.0, backend=backend)
     coupling = TreeCoupling(forest.trees[0], backend=backend)
-    stand = forest.begin(2)
-    np.testing.assert_array_equal(stand.q, descent.at(2))
+    walk_state = forest.begin(2)
+    np.testing.assert_array_equal(walk_state.q, descent.point_mass(2))
     for turn in range(20):
         costs, available = source.random(6), source.random(6) < 0.8
         available[turn % 6] = True
-        move = forest.move(stand, costs, rng(turn), available)
-        q = descent.step(stand.q, costs, available)
-        plan = coupling.between(descent.distribution(stand.q), descent.distribution(q))
-        np.testing.assert_array_equal(move.stand.q, q)
+        move = forest.move(walk_state, costs, rng(turn), available)
+        q = descent.step(walk_state.q, costs, available)
+        plan = coupling.between(
+            descent.distribution(walk_state.q), descent.distribution(q)
+        )
+        np.testing.assert_array_equal(move.walk_state.q, q)
         np.testing.assert_array_equal(move.distribution, descent.distribution(q))
         assert move.distance == plan.cost(metric.distances)
-        targets, probabilities = plan.row(stand.action)
+        targets, probabilities = plan.row(walk_state.action)
         index = np.searchsorted(
             np.cumsum(probabilities[:-1]), rng(turn).random(), side="right"
         )
-        assert move.stand.action == targets[index]
+        assert move.walk_state.action == targets[index]
         assert move.probability == pytest.approx(probabilities[index], rel=1e-12)
-        assert available[move.stand.action]
-        assert move.distribution[move.stand.action] > 0.0
-        stand = move.stand
+        assert available[move.walk_state.action]
+        assert move.distribution[move.walk_state.action] > 0.0
+        walk_state = move.walk_state
 
 
 def test_walks_take_the_trees_in_turn() -> None:
@@ -110,10 +116,10 @@ def test_walks_take_the_trees_in_turn() -> None:
     assert len(forest.trees) == 3
     assert [forest.begin(0, walk).tree for walk in range(7)] == [0, 1, 2, 0, 1, 2, 0]
     for walk in range(3):
-        stand = forest.begin(4, walk)
+        walk_state = forest.begin(4, walk)
         for turn in range(5):
-            stand = forest.move(stand, np.arange(5.0), rng(turn)).stand
-            assert stand.tree == walk
+            walk_state = forest.move(walk_state, np.arange(5.0), rng(turn)).walk_state
+            assert walk_state.tree == walk
     assert forest.begin(1).tree == 0
     assert repr(forest) == "Forest(n=5, trees=3)"
 
@@ -162,13 +168,13 @@ def test_simulated_walks_match_the_stated_distributions(backend: Backend) -> Non
     free[2, :3] = False
     seen, walked = np.zeros((rounds, n)), np.zeros(rounds)
     for walk in range(count):
-        stand = forest.begin(1, walk)
+        walk_state = forest.begin(1, walk)
         moves = []
         for costs, available in zip(table, free, strict=True):
-            moves.append(forest.move(stand, costs, source, available))
-            before, stand = stand.action, moves[-1].stand
-            seen[len(moves) - 1, stand.action] += 1
-            walked[len(moves) - 1] += metric.distances[before, stand.action]
+            moves.append(forest.move(walk_state, costs, source, available))
+            before, walk_state = walk_state.action, moves[-1].walk_state
+            seen[len(moves) - 1, walk_state.action] += 1
+            walked[len(moves) - 1] += metric.distances[before, walk_state.action]
     surprise = np.log(2 * 2 * rounds / 1e-9)
     largest = metric.distances.max()
     for turn, move in enumerate(
@@ -196,17 +202,17 @@ def test_probabilities_are_those_of_the_draws(backend: Backend) -> None:
     """Given the walk's position: exact, by summing the probabilities of many draws."""
     metric = plane(6, 5)
     forest = Forest(metric, [frt_tree(metric, rng(2))], backend=backend)
-    stand = forest.begin(0)
+    walk_state = forest.begin(0)
     for turn in range(3):
-        stand = forest.move(stand, rng(turn).random(6), rng(turn)).stand
-    drawn = [forest.move(stand, np.arange(6.0), rng(seed)) for seed in range(2000)]
+        walk_state = forest.move(walk_state, rng(turn).random(6), rng(turn)).walk_state
+    drawn = [forest.move(walk_state, np.arange(6.0), rng(seed)) for seed in range(2000)]
     probabilities: dict[int, set[float]] = {}
     for move in drawn:
-        probabilities.setdefault(move.stand.action, set()).add(move.probability)
+        probabilities.setdefault(move.walk_state.action, set()).add(move.probability)
     assert all(len(values) == 1 for values in probabilities.values())
     allowed = np.sqrt(np.log(2 * 6 / 1e-9) / (2 * 2000))  # Hoeffding
     for action, (probability,) in probabilities.items():
-        share = np.mean([move.stand.action == action for move in drawn])
+        share = np.mean([move.walk_state.action == action for move in drawn])
         assert share == pytest.approx(probability, abs=allowed)
     assert sum(p for (p,) in probabilities.values()) == pytest.approx(
         1.0, abs=6 * allowed
@@ -220,16 +226,16 @@ def test_no_walk_beats_the_optimum_and_trees_never_move_less(
 ) -> None:
     metric, source = plane(n, seed), rng(seed)
     forest = Forest.grow(metric, source, trees=1, kappa=kappa)
-    tree, stand, paid = forest.trees[0], forest.begin(0), 0.0
+    tree, walk_state, paid = forest.trees[0], forest.begin(0), 0.0
     here, table = np.eye(n)[0], source.exponential(size=(15, n))
     for costs in table:
-        move = forest.move(stand, costs, source)
+        move = forest.move(walk_state, costs, source)
         assert (
             move.distance
             <= tree.distance(here, move.distribution) * (1.0 + 1e-9) + 1e-13
         )
         paid += float(costs @ move.distribution) + move.distance
-        here, stand = move.distribution, move.stand
+        here, walk_state = move.distribution, move.walk_state
     assert paid >= offline_optimum(table, metric, start=0).total * (1.0 - 1e-9)
 
 
@@ -241,7 +247,7 @@ def test_walk_leaves_unavailable_actions(backend: Backend) -> None:
         gone = np.arange(5) != action
         for size in (0.0, 1.0, 1e30):
             move = forest.move(forest.begin(action), size * np.ones(5), rng(0), gone)
-            assert move.stand.action != action
+            assert move.walk_state.action != action
             assert move.distribution[action] == 0.0
     with pytest.raises(InfeasibleError):
         forest.move(forest.begin(0), np.ones(5), rng(0), np.zeros(5, dtype=bool))
@@ -252,12 +258,16 @@ def test_single_action(backend: Backend) -> None:
     metric = PointMetric(points=np.zeros((1, 2)))
     forest = Forest(metric, [frt_tree(metric, rng(0))] * 2, backend=backend)
     np.testing.assert_array_equal(forest.stretch(), [1.0, 1.0])
-    stand = forest.begin(0, walk=1)
+    walk_state = forest.begin(0, walk=1)
     for cost in (5.0, -5.0):
-        move = forest.move(stand, [cost], rng(0))
-        assert (move.stand.action, move.probability, move.distance) == (0, 1.0, 0.0)
+        move = forest.move(walk_state, [cost], rng(0))
+        assert (move.walk_state.action, move.probability, move.distance) == (
+            0,
+            1.0,
+            0.0,
+        )
         np.testing.assert_array_equal(move.distribution, [1.0])
-        stand = move.stand
+        walk_state = move.walk_state
     way = offline_optimum([[5.0], [2.0]], metric, start=0)
     assert (way.actions.tolist(), way.total) == ([0, 0], 7.0)
 
@@ -265,7 +275,7 @@ def test_single_action(backend: Backend) -> None:
 def test_invalid_walks_are_rejected() -> None:
     metric = plane(3, 0)
     forest = Forest.grow(metric, rng(0))
-    stand = forest.begin(0)
+    walk_state = forest.begin(0)
     wrong: list[tuple[Any, type[Exception]]] = [
         ([1.0, 2.0], ShapeError),
         ([1.0, 2.0, 3.0, 4.0], ShapeError),
@@ -277,11 +287,11 @@ def test_invalid_walks_are_rejected() -> None:
     ]
     for costs, error in wrong:
         with pytest.raises(error, match="costs"):
-            forest.move(stand, costs, rng(0))
+            forest.move(walk_state, costs, rng(0))
     with pytest.raises(InputError, match="available"):
-        forest.move(stand, [1.0, 2.0, 3.0], rng(0), [True, False])  # type: ignore[arg-type]
+        forest.move(walk_state, [1.0, 2.0, 3.0], rng(0), [True, False])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="rng"):
-        forest.move(stand, [1.0, 2.0, 3.0], 7)  # type: ignore[arg-type]
+        forest.move(walk_state, [1.0, 2.0, 3.0], 7)  # type: ignore[arg-type]
     with pytest.raises(
         UnknownArmError, match="action is 3; the tree has actions 0 to 2"
     ):
@@ -405,12 +415,14 @@ def test_invalid_requests_are_rejected() -> None:
         offline_optimum([[1.0, 2.0, 3.0]], metric.distances, start=0)  # type: ignore[arg-type]
 
 
-def test_a_stand_is_plain_data() -> None:
+def test_a_walk_state_is_plain_data() -> None:
     """What a policy carries on: three values that can be written down and put together again."""
     forest = Forest.grow(plane(5, 1), rng(1), trees=2)
-    stand = forest.move(forest.begin(0, 1), np.arange(5.0), rng(0)).stand
-    copy = Stand(int(stand.tree), np.array(stand.q.tolist()), int(stand.action))
+    walk_state = forest.move(forest.begin(0, 1), np.arange(5.0), rng(0)).walk_state
+    copy = WalkState(
+        int(walk_state.tree), np.array(walk_state.q.tolist()), int(walk_state.action)
+    )
     for seed in range(5):
         assert same(
-            *(forest.move(start, np.ones(5), rng(seed)) for start in (stand, copy))
+            *(forest.move(start, np.ones(5), rng(seed)) for start in (walk_state, copy))
         )

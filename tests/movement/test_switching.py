@@ -167,7 +167,7 @@ def test_policy_accounts_for_movement_costs() -> None:
             for action in (None, [1], [2], [3])
         ]
         assert chosen == [0, 1, 2, 3], "of equals, the nearest"
-    with pytest.raises(InputError, match="switching cost is 2"):
+    with pytest.raises(InputError, match=r"switching cost must be .*, got 2"):
         IndexPolicy(
             posterior=policy.posterior,
             rule=policy.rule,

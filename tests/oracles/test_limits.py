@@ -190,13 +190,13 @@ def test_bad_limits_are_refused() -> None:
         GroupTopK(k=4).select(np.ones(7), GROUPS, rng())
     with pytest.raises(InputError, match="group 3, but there are 2 limits"):
         Groups(of_arm=np.array([0, 3]), limits=np.array([1, 1]))
-    with pytest.raises(InputError, match="limits holds -1"):
+    with pytest.raises(InputError, match="limits must be 0 or more, got -1"):
         Groups(of_arm=np.array([0]), limits=np.array([-1]))
     with pytest.raises(InputError, match="Weights"):
         Knapsack().select(np.ones(3), None, rng())
     with pytest.raises(ShapeError, match="3 arms are on offer"):
         Knapsack().select(np.ones(3), Weights(of_arm=HEAVY, budget=1.0), rng())
-    with pytest.raises(InputError, match="arm 1 weighs 0"):
+    with pytest.raises(InputError, match="the weight of arm 1 must be above 0, got 0"):
         Weights(of_arm=np.array([1.0, 0.0]), budget=1.0)
     with pytest.raises(InputError, match="budget"):
         Weights(of_arm=np.array([1.0]), budget=float("nan"))

@@ -104,6 +104,6 @@ def test_rescoring_builds_the_set_arm_by_arm() -> None:
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, "2", True, None])
 def test_k_must_be_an_integer(k: Any) -> None:
-    with pytest.raises(InputError, match="k is"):
+    with pytest.raises(InputError, match="k must be"):
         TopK(k=k)
     assert TopK(k=np.int64(2)).k == 2  # type: ignore[arg-type]

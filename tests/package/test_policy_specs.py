@@ -231,11 +231,11 @@ def test_line_graphs_give_the_turns_as_data() -> None:
             lambda: RoadEnergy(vehicle=None, length=[1.0], speed=[1.0], rise=[0.0]),
             "a Vehicle",
         ),
-        (lambda: ScorePolicy(score=len, oracle=TopK()), "score is"),
-        (lambda: ScorePolicy(score=Uniform(), oracle=None), "oracle is"),
+        (lambda: ScorePolicy(score=len, oracle=TopK()), "score must be"),
+        (lambda: ScorePolicy(score=Uniform(), oracle=None), "oracle must be"),
         (
             lambda: GrowingGrid(norm_bound=-1, lipschitz=1, lower=[0], side=1),
-            "norm_bound is -1",
+            "norm_bound must be .*, got -1",
         ),
     ],
 )
@@ -444,8 +444,11 @@ def test_states_that_describe_no_policy(tmp_path: Path) -> None:
         (None, "it has no spec of its policy"),
         ({"name": "nobody"}, "unknown policy 'nobody'"),
         ({"name": "index"}, "needs posterior"),
-        ({**(state.spec or {}), "rule": 3}, "rule is 3"),
-        ({**(state.spec or {}), "oracle": {"name": "top-k", "k": {"a": 1}}}, "k is"),
+        ({**(state.spec or {}), "rule": 3}, "rule must be .*, got 3"),
+        (
+            {**(state.spec or {}), "oracle": {"name": "top-k", "k": {"a": 1}}},
+            "k must be",
+        ),
     ):
         save_state(replace(state, spec=spec), tmp_path / "bad.npz")
         with pytest.raises(StateError, match=message):

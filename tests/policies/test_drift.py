@@ -235,7 +235,7 @@ def test_the_drift_of_the_model_counts() -> None:
     assert _drift(tv_gp_ucb(assumed.model, epsilon=0.0)) == Temporal(epsilon=0.0)
     assert "assume" not in true.interpretations["truth"]
     assert assumed.interpretations["truth"].endswith("; learners assume ε = 0.5")
-    with pytest.raises(InputError, match="assumed_epsilon is 2"):
+    with pytest.raises(InputError, match=r"assumed_epsilon must be .*, got 2"):
         DriftingFunction(**options, assumed_epsilon=2)
 
 

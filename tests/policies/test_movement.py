@@ -78,7 +78,7 @@ def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
         if forest is None:
             forest = Forest.grow(problem.metric, mine, trees=3, kappa=1.5)
         if offer.begins:
-            stand = forest.begin(
+            walk_state = forest.begin(
                 int(np.asarray(offer.previous_action)[0]), (step - 1) // 5
             )
             X_old, y_old = X, y
@@ -93,14 +93,16 @@ def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
             k * np.linalg.solve(K, k.T).T, axis=1
         )
         lcb = mean - 2.0 * np.sqrt(variance)
-        move = forest.move(stand, lcb, mine, from_action=at_once)
-        stand = move.stand
-        action = np.array([stand.action])
+        move = forest.move(walk_state, lcb, mine, from_action=at_once)
+        walk_state = move.walk_state
+        action = np.array([walk_state.action])
         _, decision = rounds[step - 1]
-        assert decision.positions.tolist() == [stand.action]
-        assert decision.desirability == pytest.approx(-lcb[stand.action], abs=1e-8)
-        assert decision.mean == pytest.approx(mean[stand.action], abs=1e-8)
-        assert decision.std == pytest.approx(np.sqrt(variance[stand.action]), abs=1e-6)
+        assert decision.positions.tolist() == [walk_state.action]
+        assert decision.desirability == pytest.approx(-lcb[walk_state.action], abs=1e-8)
+        assert decision.mean == pytest.approx(mean[walk_state.action], abs=1e-8)
+        assert decision.std == pytest.approx(
+            np.sqrt(variance[walk_state.action]), abs=1e-6
+        )
         assert decision.carry.scalars["distance"] == pytest.approx(
             move.distance, abs=1e-6
         )
@@ -108,8 +110,10 @@ def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
             decision.carry.arrays["distribution"], move.distribution, atol=1e-6
         )
         noise = problem.noise(offer, np.random.default_rng(step))
-        X = np.vstack([X, arms[stand.action]])
-        y = np.append(y, problem.means(offer)[stand.action] + noise[stand.action])
+        X = np.vstack([X, arms[walk_state.action]])
+        y = np.append(
+            y, problem.means(offer)[walk_state.action] + noise[walk_state.action]
+        )
     assert n == 9
 
 
@@ -257,13 +261,13 @@ def test_walk_continues_from_an_operators_action() -> None:
     policy = md_known(problem.model, problem=problem)
     played(policy, problem, range(1, 3), np.random.default_rng(0))
     assert policy._walk is not None
-    forest, _, stand, _ = policy._walk
+    forest, _, walk_state, _ = policy._walk
     for elsewhere in range(9):
         offer = problem.offer(3).after(np.array([elsewhere]))
         decision = policy.decide(offer, np.random.default_rng(1))
-        there = stand._replace(action=elsewhere)
+        there = walk_state._replace(action=elsewhere)
         move = forest.move(there, problem.means(offer), np.random.default_rng(1))
-        assert decision.positions.tolist() == [move.stand.action]
+        assert decision.positions.tolist() == [move.walk_state.action]
         assert decision.propensity == move.probability
     chosen = [
         policy.decide(
@@ -578,7 +582,7 @@ def test_reads_during_a_commit_are_consistent() -> None:
 
 
 def test_tau_is_checked_when_the_policy_is_made() -> None:
-    with pytest.raises(InputError, match=r"tau is 1\.005"):
+    with pytest.raises(InputError, match=r"tau must be .*, got 1\.005"):
         gp_md(world().model, tau=1.005)
 
 
@@ -861,10 +865,10 @@ def test_algorithm_1_keeps_its_start_in_the_first_episode_unless_warm_started() 
         gp_md(world().model, first_episode="never")  # type: ignore[arg-type]
 
 
-def test_the_stand_is_where_the_walk_is() -> None:
+def test_the_walk_state_is_where_the_walk_is() -> None:
     problem = world()
     policy = gp_md(problem.model)
-    assert policy.stand is None
+    assert policy.walk_state is None
     rounds = played(policy, problem, range(1, 4), np.random.default_rng(0))
-    assert policy.stand is not None
-    assert policy.stand.action == int(rounds[-1][1].positions[0])
+    assert policy.walk_state is not None
+    assert policy.walk_state.action == int(rounds[-1][1].positions[0])

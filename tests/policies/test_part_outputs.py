@@ -80,7 +80,7 @@ class Costs:
     ],
 )
 def test_costs_are_one_number_per_arm_and_0_or_more(costs: Any) -> None:
-    with pytest.raises(InputError, match=r"Costs (returned|gives)"):
+    with pytest.raises(InputError, match=r"Costs( returned|: the cost of arm)"):
         policy(switching=Costs(costs)).decide(Offer(step=1, arms=ARMS), RNG)
 
 

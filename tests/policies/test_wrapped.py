@@ -174,7 +174,7 @@ wrapped = ["change-detecting", { name = "resetting", block = 5 }]
         ({"name": "resetting", "blocks": 3}, "did you mean 'block'?"),
         (
             {"name": "resetting", "block": 2.5},
-            "block is 2.5; it must be a whole number",
+            "block must be a whole number, got 2.5",
         ),
         (
             {"name": "resetting", "posterior": {"name": "finite"}},

@@ -405,10 +405,10 @@ def test_constructor_mistakes_are_named() -> None:
         ({"form": "fast"}, "form is 'fast'"),
         ({"backend": "gpu"}, "backend is 'gpu'"),
         ({"mean": [1.0, 2.0, 3.0]}, "mean has 3 entries"),
-        ({"mean": np.nan}, r"mean is nan"),
+        ({"mean": np.nan}, r"mean must be .*, got nan"),
         ({"noise_variance": 0.0}, "noise_variance"),
         ({"arms": np.empty((0, 1))}, "the arm set is empty"),
-        ({"arms": [0.0, 1.0]}, "arms has shape"),
+        ({"arms": [0.0, 1.0]}, "arms must be two-dimensional"),
     ):
         with pytest.raises(InputError, match=words):
             FiniteGP(**({"kernel": ROUGH, "arms": arms, "noise_variance": 0.1} | bad))

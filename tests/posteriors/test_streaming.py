@@ -633,7 +633,7 @@ def test_constructor_mistakes_are_named() -> None:
         with pytest.raises(InputError, match="noise_variance"):
             StreamingGP(ROUGH, noise)  # type: ignore[arg-type]
     for mean in (np.nan, np.inf, "x", None, [1.0, 2.0]):
-        with pytest.raises(InputError, match="mean is"):
+        with pytest.raises(InputError, match="mean must be"):
             StreamingGP(ROUGH, 0.1, mean)  # type: ignore[arg-type]
 
 

@@ -271,7 +271,7 @@ def test_horizon_fixes_beta() -> None:
         (lambda: LogarithmicUCB(c1=0.0), "c1"),
         (lambda: InBlock(schedule=LogarithmicUCB(), block=0), "block"),
         (lambda: InBlock(schedule=2.0, block=3), "schedule"),  # type: ignore[arg-type]
-        (lambda: ResettingGPUCB(dimension=1, a=0.0), "a is"),
+        (lambda: ResettingGPUCB(dimension=1, a=0.0), "a must be"),
         (lambda: TimeVaryingGPUCB(dimension=1, horizon=0), "horizon"),
     ],
 )
@@ -301,5 +301,5 @@ def test_information_gain_refuses_what_is_no_covariance() -> None:
 
     with pytest.raises(NotPositiveDefiniteError, match="not positive semi-definite"):
         information_gain(Negative(), [[0.0], [1.0]], 1.0)
-    with pytest.raises(InputError, match="kernel is 'x'"):
+    with pytest.raises(InputError, match=r"kernel must be .*, got 'x'"):
         information_gain("x", [[0.0]], 1.0)  # type: ignore[arg-type]

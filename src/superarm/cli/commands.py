@@ -234,7 +234,7 @@ def report(directory: Path, as_json: bool, **options: Any) -> None:
 def route(geojson: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     """Find the route of least expected energy.
 
-    It is printed with a 95 % interval, next to the fastest and the shortest route.
+    Prints it with a 95 % interval, and the fastest and the shortest route for comparison.
     """
     if geojson and as_json:
         raise click.UsageError("--json and --geojson both print to stdout; choose one")
@@ -304,7 +304,7 @@ def learn(as_json: bool, quiet: bool, **options: Any) -> None:
 def demo(as_json: bool, quiet: bool, **options: Any) -> None:
     """Watch an electric car learn its way through a city.
 
-    It ends with a table and a report. No data and no extras are needed.
+    Ends with a table and a report. Needs no data and no extras.
     """
     from superarm.lab.demo import run_demo
 

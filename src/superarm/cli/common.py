@@ -84,7 +84,7 @@ def common_options(command: Command) -> Command:
         command: The command.
     """
     add_quiet = click.option(
-        "-q", "--quiet", is_flag=True, help="No progress on stderr."
+        "-q", "--quiet", is_flag=True, help="Show no progress on stderr."
     )
     add_json = click.option(
         "--json", "as_json", is_flag=True, help="Print one line of JSON on stdout."

@@ -155,7 +155,7 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
     if state.exists():
         lines.append(f"State: {state}")
     else:
-        lines.append("nothing was learned, so no state was written")
+        lines.append("nothing was learned; no state was written")
     console = make_console()
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -176,7 +176,7 @@ def _trip_lines(lesson: Lesson, graph: LineGraph) -> list[str]:
         )
     if lesson.known:
         lines.append(
-            f"skipped {count_text(lesson.known, 'trip')} with names that were already learned"
+            f"skipped {count_text(lesson.known, 'trip')} whose names are already in the state"
         )
     return lines
 

@@ -95,19 +95,19 @@ class Place(NamedTuple):
     def _check_problem(self, experiment: Experiment) -> None:
         """Refuse options that the problem has no parameters for."""
         problem = experiment.problem["name"]
-        about = f"{experiment.id} is about {problem!r}"
+        actual = f"the problem of {experiment.id} is {problem!r}"
         accepted = set(parameters_of("problem", problem))
         has_ends = self.start is not None or self.goal is not None
         has_heights = self.elevation is not None or self.flat is not None
         if self.net is not None and "network" not in accepted:
-            raise click.UsageError(f"--net is for problems on roads; {about}")
+            raise click.UsageError(f"--net is for problems on roads; {actual}")
         if has_ends and not {"start", "goal"} <= accepted:
             raise click.UsageError(
-                f"--from and --to are for problems on roads with one trip; {about}"
+                f"--from and --to are for problems on roads with one trip; {actual}"
             )
         if has_heights and not {"elevation", "flat"} <= accepted:
             raise click.UsageError(
-                f"--elevation and --flat are for problems on roads with heights; {about}"
+                f"--elevation and --flat are for problems on roads with heights; {actual}"
             )
 
     def _refuse_repeats(self, overrides: Mapping[str, Any]) -> None:
@@ -130,7 +130,7 @@ class Place(NamedTuple):
         )
         if has_trip and _value("route", overrides) is not None:
             raise click.UsageError(
-                "--set route names network, start and goal, as --net, --from and --to do; choose one"
+                "--set route sets the network and both ends, as --net, --from and --to do; use one or the other"
             )
 
 
@@ -162,8 +162,8 @@ def _network_of_routes(experiment: Experiment) -> str | None:
         networks.add(ROUTES[route].network)
     if len(networks) > 1:
         raise click.UsageError(
-            f"{experiment.id} is about {' and '.join(sorted(networks))}: say with --net on which "
-            "of them --from and --to are"
+            f"{experiment.id} has routes on {' and '.join(sorted(networks))}; pass --net with the "
+            "network of --from and --to"
         )
     return networks.pop()
 

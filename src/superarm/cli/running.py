@@ -107,7 +107,7 @@ class Request(NamedTuple):
         for name in chosen:
             if " " in name and name not in available:
                 raise SpecError(
-                    f"separate policies by commas: --policies {','.join(name.split())}"
+                    f"separate policies with commas: --policies {','.join(name.split())}"
                 )
         return chosen
 
@@ -181,7 +181,7 @@ def report(
     if runs_inside and not (directory / "run.json").exists():
         names = ", ".join(str(path) for path in runs_inside)
         raise StateError(
-            f"{directory} is not a run but contains some; give one of them: {names}"
+            f"{directory} is not a run but contains runs; pass one of them: {names}"
         )
     name = Run.load(directory).experiment
     experiment = None
@@ -226,13 +226,13 @@ def write_outputs(
     if unknown := {claim["verdict"] for claim in claims} - {*VERDICTS}:
         summary_path = directory / "summary.json"
         raise StateError(
-            f"{summary_path}: unknown verdicts {sorted(unknown)}; run again with --resume"
+            f"{summary_path} has unknown verdicts {sorted(unknown)}; run again with --resume"
         )
     bounds = regret_bounds(run) if bound else None
     verdicts = judge_statements(run) if bound else ()
     if bounds is not None and not bounds.drawn and not quiet:
         say(
-            f"superarm: no bound could be drawn for {run.experiment}; the report says why",
+            f"superarm: no bound could be drawn for {run.experiment}; the report gives the reason",
             err=True,
         )
     _warn_of_synthetic_data(run)
@@ -258,7 +258,7 @@ def _warn_of_synthetic_data(run: Run) -> None:
     description = synthetic_data(run)
     if not description:
         return
-    advice = "; `superarm data list` says where the real data come from"
+    advice = "; `superarm data list` shows where to get the real data"
     if description.startswith("a generated city"):  # which replaces no data set
         advice = ""
     say(f"superarm: synthetic data: {description}{advice}", err=True)

@@ -177,7 +177,7 @@ def as_pairs(values: Any, name: str) -> NDArray[np.int32]:
     numbers = _numbers(values, name)
     if numbers.size and (numbers.ndim != 2 or numbers.shape[1] != 2):
         raise ShapeError(
-            f"{name} has shape {numbers.shape}; it must be (c, 2), one pair a row"
+            f"{name} must have shape (c, 2), one pair a row, got {numbers.shape}"
         )
     return numbers.reshape(-1, 2)
 
@@ -187,7 +187,7 @@ def _numbers(values: Any, name: str) -> NDArray[np.int32]:
         array = np.asarray(values)
     except ValueError:
         raise ShapeError(
-            f"{name} has rows of different lengths; it must be rectangular"
+            f"{name} must be rectangular, got rows of different lengths"
         ) from None
     listed = is_listed(values) and array.ndim > 0
     if not listed or (array.size and array.dtype.kind not in "iu"):

@@ -40,7 +40,7 @@ def as_features(values: Any, name: str, columns: int | None = None) -> _Floats:
     array = _as_floats(values, name, "numbers in a rectangular (n, d) array")
     if array.ndim != 2:
         raise ShapeError(
-            f"{name} has shape {array.shape}; it must be two-dimensional (n, d), one row per arm"
+            f"{name} must be two-dimensional (n, d), one row per arm, got shape {array.shape}"
         )
     if columns is not None and array.shape[1] != columns:
         raise ShapeError(
@@ -66,7 +66,7 @@ def as_vector(values: Any, name: str, length: int | None = None) -> _Floats:
             return values
     array = _as_floats(values, name, "a list of numbers")
     if array.ndim != 1:
-        raise ShapeError(f"{name} has shape {array.shape}; it must be one-dimensional")
+        raise ShapeError(f"{name} must be one-dimensional, got shape {array.shape}")
     if length is not None and len(array) != length:
         raise ShapeError(f"{name} has {len(array)} entries, but {length} are expected")
     require_finite(array, name)
@@ -89,11 +89,9 @@ def as_positions(values: Any, name: str) -> NDArray[np.intp]:
     except ValueError:
         raise ShapeError(f"{name} must be a plain list of whole numbers") from None
     if array.ndim != 1:
-        raise ShapeError(f"{name} has shape {array.shape}; it must be one-dimensional")
+        raise ShapeError(f"{name} must be one-dimensional, got shape {array.shape}")
     if array.size and array.dtype.kind not in "iu":
-        raise InputError(
-            f"{name} holds {array.dtype} values; they must be whole numbers"
-        )
+        raise InputError(f"{name} must be whole numbers, got {array.dtype} values")
     if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.intp).max:
         raise InputError(f"{name} holds {array.max()}; no offer has that many arms")
     return array.astype(np.intp)
@@ -225,7 +223,7 @@ def as_number(value: Any, name: str, least: float = -inf, most: float = inf) -> 
     number = value if type(value) is float else _as_float(value, name)
     if not (isfinite(number) and least <= number <= most):
         raise InputError(
-            f"{name} is {value!r:.60}; it must be a number{_range(least, most)}"
+            f"{name} must be a number{_range(least, most)}, got {value!r:.60}"
         )
     return number
 
@@ -239,7 +237,7 @@ def _as_float(value: Any, name: str) -> float:
         pass
     # An integer fails only if it is too large.
     size = " that fits a float" if type(value) is int else ""
-    raise InputError(f"{name} is {value!r:.60}; it must be a number{size}")
+    raise InputError(f"{name} must be a number{size}, got {value!r:.60}")
 
 
 def _range(least: float, most: float) -> str:
@@ -259,7 +257,7 @@ def as_positive(value: Any, name: str) -> float:
     """
     number = as_number(value, name)
     if number <= 0.0:
-        raise InputError(f"{name} is {number!r}; it must be finite and above 0")
+        raise InputError(f"{name} must be finite and above 0, got {number!r}")
     return number
 
 
@@ -332,7 +330,7 @@ def as_count(value: Any, name: str, least: int = 1, most: float = inf) -> int:
     is_whole = isinstance(value, int | np.integer) and not is_other
     if not is_whole or not least <= value <= most:
         raise InputError(
-            f"{name} is {value!r:.60}; it must be a whole number{_range(least, most)}"
+            f"{name} must be a whole number{_range(least, most)}, got {value!r:.60}"
         )
     return int(value)
 
@@ -345,7 +343,7 @@ def as_flag(value: Any, name: str) -> bool:
         name: What errors call it.
     """
     if not isinstance(value, bool | np.bool_ | int) or value not in (0, 1):
-        raise InputError(f"{name} is {value!r:.60}; it must be True or False")
+        raise InputError(f"{name} must be True or False, got {value!r:.60}")
     return bool(value)
 
 
@@ -446,8 +444,8 @@ def require_part(
 
     >>> require_part(3, Mapping, "oracle")
     Traceback (most recent call last):
-    superarm.core.errors.InputError: oracle is 3; it must be an oracle, with the methods of \
-collections.abc.Mapping, or in a spec a table with its name: {"name": …}
+    superarm.core.errors.InputError: oracle must be an oracle with the methods of \
+collections.abc.Mapping (in a spec, a table with its name: {"name": …}), got 3
     """
     if part is None and optional:
         return
@@ -456,9 +454,9 @@ collections.abc.Mapping, or in a spec a table with its name: {"name": …}
     noun = kind or name
     article = "an" if noun[0] in "aeiou" else "a"
     raise InputError(
-        f"{name} is {part!r:.60}; it must be {article} {noun}, with the methods of "
-        f"{protocol.__module__}.{protocol.__name__}, or in a spec a table with its name: "
-        '{"name": …}'
+        f"{name} must be {article} {noun} with the methods of "
+        f"{protocol.__module__}.{protocol.__name__} (in a spec, a table with its name: "
+        f'{{"name": …}}), got {part!r:.60}'
     )
 
 

@@ -58,7 +58,7 @@ def cholesky(
         scale = float(np.mean(np.diagonal(matrix)))
     if not (math.isfinite(scale) and scale > 0.0):
         raise NotPositiveDefiniteError(
-            f"{what} is of size {scale:.3g}; it must be positive. {_LIKELY_CAUSES}"
+            f"the scale of {what} must be positive, got {scale:.3g}. {_LIKELY_CAUSES}"
         )
     return _cholesky_with_jitter(matrix, what, scale)
 
@@ -271,7 +271,7 @@ def psd_root(
         return PsdRoot(np.zeros((len(matrix), 0)), 0.0)
     if not math.isfinite(scale) or scale <= 0.0:
         raise NotPositiveDefiniteError(
-            f"{what} has largest variance {scale}; it must be positive"
+            f"the largest variance of {what} must be positive, got {scale}"
         )
     n = len(matrix)
     weight = _distinct_weights(n) if steady else np.ones(n)

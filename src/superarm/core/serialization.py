@@ -285,7 +285,7 @@ class _Decoder:
         dtype_name, shape, entries = data
         if type(dtype_name) is not str or not _DTYPE.fullmatch(dtype_name):
             raise StateError(
-                f"an array has the dtype {str(dtype_name)[:60]!r}; it must hold numbers or text"
+                f"an array must hold numbers or text, got the dtype {str(dtype_name)[:60]!r}"
             )
         _check_shape(shape, entries)
         dtype = np.dtype(dtype_name)

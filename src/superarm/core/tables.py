@@ -195,9 +195,7 @@ def _sorted_categories(values: tuple[Any, ...], name: str) -> tuple[Any, ...]:
 def _number_column(name: str, values: tuple[Any, ...]) -> Floats:
     for value in values:
         if not _is_number(value):
-            raise InputError(
-                f"column {name!r} holds {value!r:.60}; it must hold numbers"
-            )
+            raise InputError(f"column {name!r} must hold numbers, got {value!r:.60}")
     return as_vector(values, f"column {name!r}")[:, None]
 
 
@@ -267,7 +265,7 @@ def _values(column: Any, what: str) -> tuple[Any, ...]:
     if not is_list or getattr(column, "ndim", 1) != 1:
         column_text = " ".join(repr(column).split())
         raise ShapeError(
-            f"{what} is {column_text:.60}; it must be one-dimensional, such as a list"
+            f"{what} must be one-dimensional, such as a list, got {column_text:.60}"
         )
     has_dates = isinstance(column, np.ndarray) and column.dtype.kind in "mM"
     if hasattr(column, "tolist") and not has_dates:

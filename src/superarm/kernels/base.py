@@ -464,9 +464,10 @@ def _check_shapes(rows: Floats, others: Floats, weights: Floats) -> None:
     entries = (len(rows), len(others))
     if same_width and weights.shape == entries:
         return
-    shapes = f"Y {others.shape} and weights {weights.shape}"
-    message = f"X has shape {rows.shape}, {shapes}"
-    raise ShapeError(f"{message}; they must be (n, d), (m, d) and (n, m)")
+    raise ShapeError(
+        "X, Y and weights must have shapes (n, d), (m, d) and (n, m), "
+        f"got {rows.shape}, {others.shape} and {weights.shape}"
+    )
 
 
 def _sum(left: object, right: object) -> Any:

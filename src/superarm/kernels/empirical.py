@@ -39,7 +39,7 @@ class Empirical(SingleColumn):
         rows, columns = matrix.shape
         if rows != columns or rows == 0:
             raise ShapeError(
-                f"Empirical.covariance has shape {matrix.shape}; it must be square"
+                f"Empirical.covariance must be square, got shape {matrix.shape}"
             )
         sizes = np.abs(matrix)
         slack = _SLACK * float(sizes.max())

@@ -90,7 +90,7 @@ class FeatureMap:
         points = np.asarray(X, dtype=np.float64)
         width = len(self.lower)
         if points.ndim != 2 or points.shape[1] != width:
-            raise ShapeError(f"X has shape {points.shape}; it must be (n, {width})")
+            raise ShapeError(f"X must have shape (n, {width}), got {points.shape}")
         columns = np.ascontiguousarray(points.T)
         above = columns >= self.lower[:, None]
         below = columns <= self.upper[:, None]

@@ -327,10 +327,10 @@ def _laplacian_of(network: Any) -> Any:
     shape = matrix.shape
     if len(shape) != 2 or shape[0] != shape[1] or shape[0] == 0:
         raise ShapeError(
-            f"the Laplacian has shape {shape}; it must be square, not empty"
+            f"the Laplacian must be square and not empty, got shape {shape}"
         )
     if matrix.dtype.kind == "c":
-        raise InputError("the Laplacian holds complex numbers; it must be real")
+        raise InputError("the Laplacian must be real, got complex numbers")
     laplacian = csc_array(matrix, dtype=np.float64, copy=True)
     laplacian.sum_duplicates()
     if not np.isfinite(laplacian.data).all():

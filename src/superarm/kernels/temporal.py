@@ -40,12 +40,10 @@ class Temporal(SingleColumn):
     def __post_init__(self) -> None:
         set_positive(self, "epsilon", or_zero=True)
         if self.epsilon >= 1.0:
-            raise InputError(f"Temporal.epsilon is {self.epsilon}; it must lie below 1")
+            raise InputError(f"Temporal.epsilon must be below 1, got {self.epsilon}")
         bounds = self.epsilon_bounds
         if bounds != FIXED and max(bounds) >= 1.0:
-            raise InputError(
-                f"Temporal.epsilon_bounds is {bounds}; it must lie below 1"
-            )
+            raise InputError(f"Temporal.epsilon_bounds must be below 1, got {bounds}")
         super().__post_init__()
 
     def forgetting(self, column: int) -> float:

@@ -105,7 +105,7 @@ def require_arm_id(arm: Hashable) -> None:
         arm: The id of an arm.
     """
     if isinstance(arm, bool) or not isinstance(arm, str | int):
-        raise InputError(f"arm id {arm!r:.60} must be text or a whole number")
+        raise InputError(f"an arm id must be text or a whole number, got {arm!r:.60}")
 
 
 def plain_id(arm: Any) -> ArmId:
@@ -137,7 +137,7 @@ def _is_table(arms: Mapping[Any, Any], encoding: Encoding | None) -> bool:
 def _require_named(named: Arms | None) -> Arms:
     if named is None:
         raise UnknownArmError(
-            "this bandit has no named arms; give their features, as in "
+            "this bandit has no named arms; pass features, as in "
             "ask(arms={'mocha': [0.2, 0.5]}), or name them once with name_arms"
         )
     return named

@@ -48,7 +48,7 @@ class Answer(Displayable):
     """What a bandit decided."""
 
     id: str
-    """The id of the decision, by which rewards are told."""
+    """The id of the decision; pass it to ``tell`` with the rewards."""
     action: object
     """What to do: a route, a slate, or the ids of the chosen arms."""
     arms: list[ArmId]
@@ -221,7 +221,7 @@ class Bandit(Displayable):
     ) -> bool:
         """Learn rewards of a decision's arms. They are durable when this returns.
 
-        Rewards may come late, in parts and in any order. Telling the same again changes nothing.
+        Rewards may come late, in parts and in any order. Passing the same rewards again changes nothing.
 
         Args:
             decision: The decision, or its id.
@@ -230,7 +230,7 @@ class Bandit(Displayable):
             observation_id: An id of your own for these rewards; by default the arms identify them.
 
         Returns:
-            Whether the rewards are new; false if they were told before.
+            Whether the rewards are new; false if they were recorded before.
         """
         tell = Tell(
             decision=_id_of(decision),
@@ -304,13 +304,13 @@ class Bandit(Displayable):
         time: float | None = None,
         observation_id: str | None = None,
     ) -> bool:
-        """Learn rewards that no decision of this bandit led to, such as those of last year.
+        """Learn rewards of other decisions than this bandit's, such as last year's.
 
         Args:
             arms: The arms, as in :meth:`ask`.
             rewards: Rewards by arm id.
             noise_variance: The variance of each reward's noise where it is known, by arm id.
-            time: When they were seen, for rewards that drift.
+            time: When they were observed, for rewards that drift.
             observation_id: An id of your own: observing again with the same id changes nothing.
 
         Returns:
@@ -343,13 +343,13 @@ class Bandit(Displayable):
 
     @retry_if_stale
     def abandon(self, decision: Answer | str) -> bool:
-        """Stop waiting for a decision's rewards. Rewards that come nevertheless are learned.
+        """Stop waiting for a decision's rewards. Rewards that still arrive are learned.
 
         Args:
             decision: The decision, or its id.
 
         Returns:
-            Whether the decision was waited for.
+            Whether the decision was pending.
         """
         decision_id = _id_of(decision)
         with self._lock:
@@ -383,10 +383,10 @@ class Bandit(Displayable):
 
     @retry_if_stale
     def name_arms(self, arms: Any) -> None:
-        """Store arms once; later asks refer to them by id.
+        """Store arms once; later calls of ``ask`` refer to them by id.
 
         Args:
-            arms: The arms, as in :meth:`ask`. They replace those that were named before.
+            arms: The arms, as in :meth:`ask`. They replace arms named before.
         """
         with self._lock:
             fold = self._current()
@@ -399,7 +399,7 @@ class Bandit(Displayable):
         durable.result()
 
     def respecify(self, spec: Any) -> None:
-        """Change what the bandit is made of. The new policy learns everything told so far.
+        """Replace the bandit's spec. The new policy learns all rewards recorded so far.
 
         Args:
             spec: The new spec, as in :func:`create_bandit`.
@@ -409,7 +409,7 @@ class Bandit(Displayable):
         self._change_spec(Kind.RESPECIFIED, complete)
 
     def refit(self) -> Refit:
-        """Fit the hyper-parameters of the kernel to everything told so far.
+        """Fit the hyper-parameters of the kernel to all rewards recorded so far.
 
         Returns:
             The spec with the fitted kernel, noise and mean, and how well they explain the rewards.
@@ -482,7 +482,7 @@ class Bandit(Displayable):
             return list(self._current().open)
 
     def predict(self, arms: Any = None, *, time: float | None = None) -> Forecast:
-        """Mean and standard deviation of arms, in the order in which they are given.
+        """Mean and standard deviation of each arm, in the order of ``arms``.
 
         Args:
             arms: The arms, as in :meth:`ask`.
@@ -501,7 +501,7 @@ class Bandit(Displayable):
     def explain(self, decision: Answer | str) -> Explanation:
         """Explain a decision by what was known when it was taken.
 
-        This folds the journal up to the decision: it takes as long as a start without a snapshot.
+        This folds the journal up to the decision, which takes as long as loading without a snapshot.
 
         Args:
             decision: The decision, or its id.
@@ -512,7 +512,7 @@ class Bandit(Displayable):
     def verify(
         self, report: Callable[[Replay], None] | None = None, *, decide: bool = True
     ) -> Replay:
-        """Fold the journal from its first event, decide everything again, and compare.
+        """Fold the journal from its first event, repeat every decision, and compare.
 
         Args:
             report: Called after every event, to show progress.
@@ -598,7 +598,7 @@ def _check_same(earlier: Event, request: Mapping[str, Any], what: str) -> None:
     for name, value in request.items():
         if encode_body({name: value}) != encode_body({name: earlier.body[name]}):
             raise ConflictError(
-                f"{what} were recorded before with other {name}; use another id"
+                f"{what}: already recorded with different {name}; use another id"
             )
 
 
@@ -619,10 +619,10 @@ def _outcome(result: _Started | SuperarmError) -> bool | SuperarmError:
 def _as_id(value: Any) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_ID:
         raise InputError(
-            f"the id {value!r:.60} must be text of 1 to {_LONGEST_ID} characters"
+            f"an id must be text of 1 to {_LONGEST_ID} characters, got {value!r:.60}"
         )
     if not value.isprintable():
-        raise InputError(f"the id {value!r:.60} must be printable")
+        raise InputError(f"an id must be printable text, got {value!r:.60}")
     return value
 
 

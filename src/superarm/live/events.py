@@ -73,7 +73,9 @@ def decode_body(text: str, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise StateError(f"{where} is damaged: {error}; restore a backup") from None
     if not isinstance(body, dict):
-        raise StateError(f"{where} is damaged: it is no table; restore a backup")
+        raise StateError(
+            f"{where} is damaged: it is not a JSON object; restore a backup"
+        )
     return body
 
 

@@ -290,14 +290,14 @@ class Fold:
         waiting = self.open.get(decision_id)
         if waiting is None:
             raise ConflictError(
-                f"decision {decision_id!r} awaits no rewards: it has all of them, or was abandoned, and "
-                f"{type(self.policy).__name__} learns in the order of decisions"
+                f"decision {decision_id!r} is not pending: all its rewards are recorded, or it was "
+                f"abandoned. {type(self.policy).__name__} learns in decision order, so it cannot take more"
             )
         repeated = sorted(set(lesson.feedback.positions.tolist()) - waiting.unseen)
         if repeated:
             arm = lesson.offer.arms.ids[repeated[0]]
             raise ConflictError(
-                f"the reward of arm {arm!r} in decision {decision_id!r} was told before"
+                f"the reward of arm {arm!r} in decision {decision_id!r} is already recorded"
             )
 
     def _learn_waiting(self) -> None:

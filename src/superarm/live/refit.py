@@ -1,4 +1,4 @@
-"""Fit the hyper-parameters of a live bandit to everything that it was told."""
+"""Fit the hyper-parameters of a live bandit to all rewards recorded so far."""
 
 from __future__ import annotations
 
@@ -86,5 +86,7 @@ def _data(policy: IndexPolicy, lessons: Iterable[Lesson]) -> tuple[Floats, Float
         rows.append(keys if fixed_arms is None else np.asarray(fixed_arms)[keys])
         rewards.append(lesson.feedback.rewards)
     if not rows:
-        raise InputError("nothing was told yet; a fit needs rewards")
+        raise InputError(
+            "no rewards are recorded yet; call tell() or observe() before refit()"
+        )
     return np.concatenate(rows), np.concatenate(rewards)

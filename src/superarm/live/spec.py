@@ -31,8 +31,7 @@ class BanditSpec:
         encoding: How rows of tables become features; ``None`` where arms are numbers already.
         id_column: The column of a table that contains the ids of arms.
         seed: The seed of everything that the policy draws.
-        max_age: Seconds after which a decision without feedback is no longer awaited; ``None``:
-            decisions are awaited for ever.
+        max_age: Seconds after which a decision without feedback is abandoned; ``None``: never.
     """
 
     policy: Mapping[str, Any]
@@ -63,8 +62,8 @@ class BanditSpec:
             encoding = getattr(spec, "encoding", None)
             return cls(policy=spec_of(spec), encoding=encoding)
         raise SpecError(
-            f"spec is {spec!r:.60}; give a policy, or a table such as "
-            "{'name': 'index', 'posterior': …, 'rule': …, 'oracle': …}"
+            "spec must be a policy or a table such as "
+            f"{{'name': 'index', 'posterior': …, 'rule': …, 'oracle': …}}, got {spec!r:.60}"
         )
 
     @classmethod

@@ -265,8 +265,8 @@ def _own(path: Path) -> BinaryIO:
         return open_locked(lock_path, wait=False)
     except BlockingIOError:
         raise ConflictError(
-            f"another process uses {path}; stop it, or run `superarm serve` there and connect to "
-            "that with superarm.client"
+            f"another process uses {path}, which only one process can open; stop the other, or let "
+            "it be `superarm serve` and connect with superarm.client"
         ) from None
     except OSError as error:
         raise StorageError(f"{path} cannot be opened: {error.strerror}") from None
@@ -339,7 +339,7 @@ def _explained(path: Path) -> Iterator[None]:
         damaged = "malformed" in str(error) or "not a database" in str(error)
         if damaged:
             raise StateError(
-                f"{path} is damaged or no database ({error}); restore a backup"
+                f"{path} is damaged or not a database ({error}); restore a backup"
             ) from error
         raise StorageError(
             f"{path} cannot be used at the moment: {error}; check disk space and permissions"

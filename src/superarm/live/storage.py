@@ -79,6 +79,6 @@ def _open_journal(url: str, upgrade: bool) -> Journal:
         return PostgresJournal(url, upgrade=upgrade)
     scheme = url.partition(":")[0]  # the rest may contain a password
     raise InputError(
-        f"storage is {scheme!r:.60}…; give a URL such as 'sqlite:///bandits.db' or "
-        "'postgresql://user@host/database'"
+        "storage must be a URL such as 'sqlite:///bandits.db' or "
+        f"'postgresql://user@host/database', got {scheme!r:.60}…"
     )

@@ -127,8 +127,8 @@ class MovementWorld(ABC):
     """A world in which going from one action to the next has a cost."""
 
     @abstractmethod
-    def way(self, step: int) -> tuple[OfflinePath, int]:
-        """The cheapest way through the span of rounds that contains a round, and its place there.
+    def cheapest_path(self, step: int) -> tuple[OfflinePath, int]:
+        """The cheapest path through the span of a round, and the round's position in it.
 
         Args:
             step: The round, from 1.

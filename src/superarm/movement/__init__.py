@@ -6,7 +6,7 @@ from .coupling import TreeCoupling as TreeCoupling
 from .descent import TreeDescent as TreeDescent
 from .forest import Forest as Forest
 from .forest import Move as Move
-from .forest import Stand as Stand
+from .forest import WalkState as WalkState
 from .frt import frt_tree as frt_tree
 from .metrics import ActionMetric as ActionMetric
 from .metrics import MatrixMetric as MatrixMetric

@@ -12,7 +12,7 @@ from superarm.core.errors import InputError, StateError
 from superarm.core.inputs import as_count, as_number, as_vector, read_only
 from superarm.core.migrations import up_to_date
 
-from .forest import MOST_TREES, NOWHERE, Forest, Move, Stand
+from .forest import MOST_TREES, NOWHERE, Forest, Move, WalkState
 from .metrics import ActionMetric
 from .switching import previous_positions
 from .tree import Tree
@@ -43,7 +43,7 @@ class Walk(NamedTuple):
 
     forest: Forest
     number: int
-    stand: Stand
+    walk_state: WalkState
     step: int
 
     def state(self, *, trees: bool, move: Move | None = None) -> State:
@@ -53,16 +53,16 @@ class Walk(NamedTuple):
             trees: Whether to include its trees, for a reader that does not have them.
             move: The move that led there.
         """
-        stand = self.stand
+        walk_state = self.walk_state
         stored_trees = self.forest.trees if trees else ()
         scalars: dict[str, float] = {
             "walk": self.number,
-            "tree": stand.tree,
-            "action": stand.action,
+            "tree": walk_state.tree,
+            "action": walk_state.action,
             "step": self.step,
             "trees": len(stored_trees),
         }
-        arrays: dict[str, Any] = {"q": stand.q}
+        arrays: dict[str, Any] = {"q": walk_state.q}
         if move is not None:
             arrays["distribution"] = move.distribution
             scalars["distance"] = move.distance
@@ -91,13 +91,13 @@ def walk_of(
         forest = Forest(metric, trees, kappa=kappa)
     if forest is None:
         raise InputError("the decision carries no trees, and none were drawn before")
-    stand = _stand_of(state, forest)
+    walk_state = _walk_state_of(state, forest)
     number = _count_of(state, "walk")
     step = _count_of(state, "step")
-    return Walk(forest, number, stand, step)
+    return Walk(forest, number, walk_state, step)
 
 
-def _stand_of(state: State, forest: Forest) -> Stand:
+def _walk_state_of(state: State, forest: Forest) -> WalkState:
     """Where the walk of a state is on the forest, checked."""
     last_tree = len(forest.trees) - 1
     tree = _count_of(state, "tree", last_tree)
@@ -106,7 +106,7 @@ def _stand_of(state: State, forest: Forest) -> Stand:
         last_action = len(forest.metric) - 1
         action = _count_of(state, "action", last_action)
     q = _probabilities_of(state, forest.trees[tree])
-    return Stand(tree, q, action)
+    return WalkState(tree, q, action)
 
 
 def _count_of(state: State, name: str, most: float = math.inf) -> int:

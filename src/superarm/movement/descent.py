@@ -77,7 +77,7 @@ class TreeDescent:
         largest = float(emptied.max(initial=0.0))
         self._reach = 1.01 * largest
 
-    def at(self, action: int) -> Floats:
+    def point_mass(self, action: int) -> Floats:
         """q of being at an action for certain (eq. 23); θ below vertices that are not above it.
 
         Args:

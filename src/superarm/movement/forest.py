@@ -30,7 +30,7 @@ NOWHERE = -1  # the action of a walk that has not moved yet
 MOST_TREES = 10_000
 
 
-class Stand(NamedTuple):
+class WalkState(NamedTuple):
     """Where a walk is: on which tree, with which conditional probabilities, at which action."""
 
     tree: int
@@ -41,7 +41,7 @@ class Stand(NamedTuple):
 class Move(NamedTuple):
     """One step of a walk."""
 
-    stand: Stand
+    walk_state: WalkState
     """Where it leads."""
     probability: float
     """Probability of this action, given where the walk was."""
@@ -66,10 +66,10 @@ class Forest(Displayable):
     >>> from superarm.movement import Forest, PointMetric
     >>> rng = np.random.default_rng(0)
     >>> forest = Forest.grow(PointMetric(points=[[0.0], [1.0], [5.0]]), rng, trees=4)
-    >>> stand = forest.begin(0)
+    >>> walk_state = forest.begin(0)
     >>> for _ in range(50):
-    ...     stand = forest.move(stand, [1.0, 1.0, 0.0], rng).stand
-    >>> stand.action
+    ...     walk_state = forest.move(walk_state, [1.0, 1.0, 0.0], rng).walk_state
+    >>> walk_state.action
     2
     """
 
@@ -133,7 +133,7 @@ class Forest(Displayable):
             stretches.append(np.mean(ratios))
         return np.array(stretches)
 
-    def begin(self, action: int | None, walk: int = 0) -> Stand:
+    def begin(self, action: int | None, walk: int = 0) -> WalkState:
         """The start of a walk.
 
         Args:
@@ -144,46 +144,46 @@ class Forest(Displayable):
         tree = number % len(self.trees)
         descent = self._descents[tree]
         if action is None:
-            return Stand(tree, descent.theta, NOWHERE)
-        q = descent.at(action)
-        return Stand(tree, q, int(action))
+            return WalkState(tree, descent.theta, NOWHERE)
+        q = descent.point_mass(action)
+        return WalkState(tree, q, int(action))
 
     def move(
         self,
-        stand: Stand,
+        walk_state: WalkState,
         costs: Any,
         rng: Rng,
         available: Bools | None = None,
         *,
         from_action: bool = False,
     ) -> Move:
-        """The next step; ``stand`` stays as it is.
+        """The next step; ``walk_state`` stays as it is.
 
         Args:
-            stand: Where the walk is.
+            walk_state: Where the walk is.
             costs: Cost of each action, (n,).
             rng: The random generator.
             available: Whether each action is available, (n,).
             from_action: Whether the move's expectations are given the previous action. They are then
                 right even where costs depend on earlier draws, as those of a learner do.
         """
-        descent = self._descents[stand.tree]
-        coupling = self._couplings[stand.tree]
-        q = descent.step(stand.q, costs, available)
-        before = descent.distribution(stand.q)
+        descent = self._descents[walk_state.tree]
+        coupling = self._couplings[walk_state.tree]
+        q = descent.step(walk_state.q, costs, available)
+        before = descent.distribution(walk_state.q)
         after = descent.distribution(q)
         plan = coupling.between(before, after)
         rng = as_generator(rng)
-        action, probability = coupling.draw(plan, stand.action, rng)
-        moved_stand = Stand(stand.tree, q, action)
-        if stand.action == NOWHERE:
-            return Move(moved_stand, probability, after, 0.0)
+        action, probability = coupling.draw(plan, walk_state.action, rng)
+        next_state = WalkState(walk_state.tree, q, action)
+        if walk_state.action == NOWHERE:
+            return Move(next_state, probability, after, 0.0)
         if not from_action:
             distance = plan.cost(self.metric.distances)
-            return Move(moved_stand, probability, after, distance)
-        targets, shares = plan.row(stand.action)
+            return Move(next_state, probability, after, distance)
+        targets, shares = plan.row(walk_state.action)
         distribution = np.zeros_like(after)
         distribution[targets] = shares
-        distances = self.metric.distances[stand.action, targets]
+        distances = self.metric.distances[walk_state.action, targets]
         distance = float(shares @ distances)
-        return Move(moved_stand, probability, distribution, distance)
+        return Move(next_state, probability, distribution, distance)

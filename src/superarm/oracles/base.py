@@ -31,10 +31,11 @@ def require_numbers(values: Any, name: str, length: int | None = None) -> None:
     """
     is_plain = type(values) is np.ndarray and values.ndim == 1
     if not is_plain or values.dtype.kind not in "fiu":
-        message = f"{name} is a {type(values).__name__}"
+        message = f"{name} must be an array with one number for each arm, got a "
+        message += type(values).__name__
         if isinstance(values, np.ndarray):
             message += f" of shape {values.shape}"
-        raise ShapeError(f"{message}; it must be an array with one number for each arm")
+        raise ShapeError(message)
     if length is not None and len(values) != length:
         raise ShapeError(
             f"{name} has {len(values)} entries, but there are {length} arms"

@@ -38,7 +38,7 @@ class CallableOracle:
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise InputError(f"function is {self.function!r:.60}; it must be callable")
+            raise InputError(f"function must be callable, got {self.function!r:.60}")
         require_type(self.deterministic, bool, "deterministic")
         example = ", such as Guarantee(alpha=0.5)"
         require_type(self.guarantee, Guarantee, "guarantee", example)

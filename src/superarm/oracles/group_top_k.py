@@ -56,7 +56,7 @@ class Groups:
 def _as_numbers(values: Ints, name: str) -> Ints:
     numbers = as_positions(values, name)
     if numbers.min(initial=0) < 0:
-        raise InputError(f"{name} holds {numbers.min()}; it must be 0 or more")
+        raise InputError(f"{name} must be 0 or more, got {numbers.min()}")
     return read_only(numbers)
 
 

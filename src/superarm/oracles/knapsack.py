@@ -39,7 +39,9 @@ class Weights:
         is_positive = weights > 0.0
         if not is_positive.all():
             arm = int(np.argmin(is_positive))
-            raise InputError(f"arm {arm} weighs {weights[arm]}; it must be above 0")
+            raise InputError(
+                f"the weight of arm {arm} must be above 0, got {weights[arm]}"
+            )
         object.__setattr__(self, "of_arm", read_only(weights))
         budget = as_number(self.budget, "budget", 0.0)
         object.__setattr__(self, "budget", budget)

@@ -54,7 +54,7 @@ def switching_costs(switching: SwitchingCost, offer: Offer) -> Floats:
         arm = int(np.argmin(costs >= 0.0))
         name = type(switching).__name__
         raise InputError(
-            f"{name} gives arm {arm} the cost {costs[arm]}; it must be 0 or more"
+            f"{name}: the cost of arm {arm} must be 0 or more, got {costs[arm]}"
         )
     return costs
 

@@ -403,7 +403,7 @@ def _allowed_arms(decision_set: DecisionSet, offer: Offer) -> Bools:
     n = len(offer.arms)
     if allowed.dtype != np.bool_ or allowed.shape != (n,):
         raise ShapeError(
-            f"the decision set gave an array of {allowed.dtype} with shape {allowed.shape}; it must "
-            f"say True or False of each of the {n} arms"
+            f"allowed_arms must return True or False for each of the {n} arms, got an array of "
+            f"{allowed.dtype} with shape {allowed.shape}"
         )
     return allowed

@@ -70,7 +70,7 @@ def check_rewards(feedback: Feedback) -> None:
     require_size(feedback.rewards, "rewards")
     noise = feedback.noise_variance
     if noise is not None and not (noise > 0.0).all():
-        raise InputError(f"noise_variance is {noise.min()}; it must be above 0")
+        raise InputError(f"noise_variance must be above 0, got {noise.min()}")
 
 
 class Steps:

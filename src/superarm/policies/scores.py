@@ -170,7 +170,7 @@ class Stay(_Certain):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Planned(_Certain):
-    """The action of the cheapest way, planned in advance. It has no spec, like ``Truth``.
+    """The action of the cheapest path, planned in advance. It has no spec, like ``Truth``.
 
     Args:
         problem: The world whose truth is used.
@@ -179,8 +179,8 @@ class Planned(_Certain):
     problem: MovementWorld
 
     def desirability(self, offer: Offer, rng: Rng) -> Floats:
-        way, place = self.problem.way(offer.step)
-        planned_action = way.actions[place]
+        path, position = self.problem.cheapest_path(offer.step)
+        planned_action = path.actions[position]
         actions = np.arange(len(offer.arms))
         is_planned = actions == planned_action
         return np.where(is_planned, 0.0, -1.0)

@@ -14,7 +14,7 @@ import numpy as np
 from superarm.core import Belief, Decision, Direction, Floats, Offer, Rng, State
 from superarm.core.errors import ConflictError, InputError, ShapeError
 from superarm.core.inputs import as_count, as_number, require_type
-from superarm.movement import ActionMetric, Forest, Stand, start_of
+from superarm.movement import ActionMetric, Forest, WalkState, start_of
 from superarm.movement.carrying import KIND, Walk, walk_of
 from superarm.movement.descent import KAPPA
 from superarm.movement.forest import MOST_TREES
@@ -66,9 +66,9 @@ class TreePolicy(Learner):
         return self._walk.forest if self._walk is not None else None
 
     @property
-    def stand(self) -> Stand | None:
+    def walk_state(self) -> WalkState | None:
         """Where the walk is, with its probabilities; ``None`` before the first decision is taken."""
-        return self._walk.stand if self._walk is not None else None
+        return self._walk.walk_state if self._walk is not None else None
 
     @abstractmethod
     def _score_actions(self, offer: Offer, begins: bool, rng: Rng) -> ScoredActions:
@@ -103,14 +103,14 @@ class TreePolicy(Learner):
             start = _continue_walk(walk, offer)
         desirability, belief = self._score_actions(offer, begins, rng)
         move = start.forest.move(
-            start.stand,
+            start.walk_state,
             -desirability,
             rng,
             offer.available,
             from_action=self._learns_at_once(start.number),
         )
-        next_walk = start._replace(stand=move.stand, step=offer.step)
-        positions = np.array([move.stand.action])
+        next_walk = start._replace(walk_state=move.walk_state, step=offer.step)
+        positions = np.array([move.walk_state.action])
         return Decision(
             step=offer.step,
             action=positions,
@@ -129,8 +129,8 @@ class TreePolicy(Learner):
         forest = Forest.grow(
             self.metric, rng, trees=self.trees, tau=self.tau, kappa=self.kappa
         )
-        stand = forest.begin(previous_action)
-        return Walk(forest, 0, stand, offer.step)
+        walk_state = forest.begin(previous_action)
+        return Walk(forest, 0, walk_state, offer.step)
 
     def commit(self, decision: Decision) -> None:
         """Take a decision: the walk continues from it.
@@ -146,7 +146,7 @@ class TreePolicy(Learner):
         with self._lock:
             previous = self._walk
             walk = self._walk_from(decision.carry)
-            is_same_action = decision.positions.tolist() == [walk.stand.action]
+            is_same_action = decision.positions.tolist() == [walk.walk_state.action]
             if decision.step != walk.step or not is_same_action:
                 raise InputError(CHANGED)
             if previous is not None and walk.step < previous.step:
@@ -184,9 +184,9 @@ def _continue_walk(walk: Walk, offer: Offer) -> Walk:
     previous_action = start_of(offer)
     if offer.begins:
         number = walk.number + 1
-        stand = walk.forest.begin(previous_action, number)
-        return walk._replace(number=number, stand=stand)
+        walk_state = walk.forest.begin(previous_action, number)
+        return walk._replace(number=number, walk_state=walk_state)
     if previous_action is not None:
-        stand = walk.stand._replace(action=previous_action)
-        return walk._replace(stand=stand)
+        walk_state = walk.walk_state._replace(action=previous_action)
+        return walk._replace(walk_state=walk_state)
     return walk

@@ -89,8 +89,8 @@ class TorchPosterior(RowPosterior):
         is_approximate = isinstance(model, gpytorch.models.ApproximateGP)
         if not (self._exact or self._botorch or is_approximate):
             raise InputError(
-                f"model is a {type(model).__name__}; it must be a GPyTorch ExactGP or "
-                "ApproximateGP, or a BoTorch model"
+                "model must be a GPyTorch ExactGP or ApproximateGP, or a BoTorch model, got a "
+                f"{type(model).__name__}"
             )
         if self._exact and (likelihood is not None or update is not None):
             raise InputError(

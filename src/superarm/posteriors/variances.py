@@ -30,7 +30,6 @@ deviations of that arm the error is still at most about ε·s·‖z‖/λ.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -76,22 +75,25 @@ def prior_variance(kernel: Covariance, arms: Floats) -> Floats:
 def _check_prior_variance(variance: Floats) -> None:
     """Refuse prior variances that are not finite, too large, or more negative than by rounding."""
 
-    def describe(arm: Any) -> str:
-        return f"the kernel gives arm {arm} the prior variance {variance[arm]:g}"
-
     finite = np.isfinite(variance)
     if not finite.all():
-        raise errors.NotFiniteError(f"{describe(finite.argmin())}; it must be finite")
+        arm = int(finite.argmin())
+        raise errors.NotFiniteError(
+            f"the kernel's prior variance of arm {arm} must be finite, got {variance[arm]:g}"
+        )
     sizes = np.abs(variance)
     largest = float(sizes.max())
     if largest > LARGEST:
+        arm = int(sizes.argmax())
         raise errors.InputError(
-            f"{describe(sizes.argmax())}; squares of it must fit a float: choose units in "
-            f"which it is at most {LARGEST:g}"
+            f"the kernel's prior variance of arm {arm} must be at most {LARGEST:g}, so that its "
+            f"square fits a float, got {variance[arm]:g}; choose other units"
         )
     if variance.min() < -PSD_ERROR_SILENT * largest:
+        arm = int(variance.argmin())
         raise errors.NotPositiveDefiniteError(
-            f"{describe(variance.argmin())}; it must not be negative: check its diag"
+            f"the kernel's prior variance of arm {arm} must not be negative, got "
+            f"{variance[arm]:g}; check the kernel's diag"
         )
 
 

@@ -61,7 +61,7 @@ def as_probability(value: Any, name: str) -> float:
     """
     number = as_number(value, name)
     if not 0.0 < number < 1.0:
-        raise InputError(f"{name} is {number!r}; it must lie strictly between 0 and 1")
+        raise InputError(f"{name} must be strictly between 0 and 1, got {number!r}")
     return number
 
 

@@ -606,18 +606,24 @@ BASE = {
         (claim("below", policy="a", versus="b", limit=2), "'limit'"),
         (
             claim("below", policy="a", versus="b", ratio="1"),
-            "ratio is '1'; it must be a number",
+            "ratio must be a number, got '1'",
         ),
-        (claim("below", policy="a", versus="b", ratio=True), "ratio is True"),
+        (
+            claim("below", policy="a", versus="b", ratio=True),
+            "ratio must be a number, got True",
+        ),
         (claim("below", policy="a", versus="b", ratio=float("nan")), "ratio is nan"),
         (
             claim("below", policy=1, versus="b"),
-            "policy is 1; it must be text or a list of text",
+            "policy must be text or a list of text, got 1",
         ),
-        (claim("below", policy="a", versus="b", metric=2), "metric is 2"),
+        (
+            claim("below", policy="a", versus="b", metric=2),
+            "metric must be text, got 2",
+        ),
         (
             claim("below", policy="a", versus="b", where="k"),
-            "where is 'k'; it must be a table",
+            "where must be a table, got 'k'",
         ),
         (
             claim("below", policy="a", versus="b", of="range"),
@@ -634,7 +640,7 @@ BASE = {
         (claim("similar", policy="a", versus="b", ratio=1), "no parameter 'ratio'"),
         (
             claim("similar", policy=["a", 2], versus="b", tolerance=1),
-            "it must be text or a list of text",
+            "must be text or a list of text",
         ),
         (claim("below", policy=[], versus="a"), "policy is []"),
         (claim("rises", policy="a"), "'key'"),

@@ -229,13 +229,13 @@ def test_two_runs_that_start_at_once_do_not_share_a_directory(
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        ({"side": "x"}, "problem 'landscape': side is 'x'"),
+        ({"side": "x"}, "problem 'landscape': side must be a whole number, got 'x'"),
         (
             {"noise_std": "x"},
-            "problem 'landscape': noise_std is 'x'; it must be a number",
+            "problem 'landscape': noise_std must be a number, got 'x'",
         ),
-        ({"k": "x"}, "problem 'landscape': k is 'x'"),
-        ({"k": [1, 0]}, "k is 0"),
+        ({"k": "x"}, "problem 'landscape': k must be a whole number, got 'x'"),
+        ({"k": [1, 0]}, "k must be a whole number of at least 1, got 0"),
         ({"k": [1, 99]}, "k is 99"),
         ({"gp-greedy.posterior": "nope"}, "policy 'gp-greedy': posterior is 'nope'"),
         ({"lengthscale": 10**400}, "problem 'landscape'"),
@@ -278,7 +278,7 @@ def test_absurd_sizes_are_refused(tmp_path: Path) -> None:
         with pytest.raises(SpecError, match=r"a whole number from 1 to|smaller"):
             plan(tmp_path / "a", **sizes)
     with pytest.raises(
-        SpecError, match=r"seed is .*; it must be a whole number from 0 to"
+        SpecError, match=r"seed must be a whole number from 0 to .*, got 1844"
     ):
         Plan.make(Experiment.from_mapping(BASE, "x"), out=tmp_path, first_seed=2**64)
 
@@ -548,7 +548,7 @@ def test_late_feedback_is_described_and_can_be_overridden(tmp_path: Path) -> Non
         == "known 0 to 4 rounds later, one delay for all arms of a round"
     )
     with pytest.raises(
-        SpecError, match="feedback: latest is -1; it must be a whole number from 0 to"
+        SpecError, match=r"feedback: latest must be a whole number from 0 to .*, got -1"
     ):
         plan(tmp_path / "b", {"feedback.latest": -1})
 

@@ -500,10 +500,27 @@ def test_table_1_in_a_report(tmp_path: Path) -> None:
         assert f">{significant(rate.value)}<" in table
         assert escape(rate.order) in table
     assert escape(bounds.rates.note) in table
+    assert table.count("Corollary 1, T = ") == 1
     without = write_report(
         run, [], tmp_path / "other.html", bounds=bounds._replace(rates=None)
     ).path
     assert "Table 1" not in without.read_text("utf-8")
+
+
+def test_a_table_without_corollaries_has_no_column_for_them(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", {"oclok-ucb": {}, "acc-ucb": {}}).run
+    bounds = regret_bounds(run)
+    assert bounds.rates is not None
+    rows = tuple(row._replace(corollary=None) for row in bounds.rates.rows)
+    rates = bounds.rates._replace(rows=rows)
+    page = write_report(
+        run, [], tmp_path / "report.html", bounds=bounds._replace(rates=rates)
+    ).path.read_text("utf-8")
+    table = page[page.index("Table 1: orders of the regret") :]
+    assert "Corollary 1, T = " not in table
+    assert "this run grows like" in table
+    for rate in rows:
+        assert f">{significant(rate.value)}<" in table
 
 
 def test_other_runs_have_no_table_1(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_bound_does_not_build_arbitrary_parts_named_in_run_json(tmp_path: Path) 
         regret_bounds(edited(tmp_path / "city", edges=2_000_000))
     bounds_of(tmp_path / "function", {"gp-ucb": {}}, rounds=1)
     for huge in ({"arms": 10**9}, {"dimension": 10**9}):
-        with pytest.raises(InputError, match="it must be a whole number from"):
+        with pytest.raises(InputError, match="must be a whole number from"):
             regret_bounds(edited(tmp_path / "function", **huge))
 
 

@@ -101,7 +101,7 @@ SERIES: dict[str, Any] = {
         },
     },
 }
-PRIOR = "prior restarted from round 1: no state of it is kept"
+PRIOR = "prior restarted from round 1: the shorter run stored no state of it"
 
 
 def engine_of(path: Path) -> str:
@@ -181,7 +181,7 @@ def test_run_can_be_extended_repeatedly(
         ),
         (
             {"policies": {"ts": {"policy": "route-ts", "posterior": "streaming"}}},
-            "what its state gives back may differ in the last digits",
+            "a resumed run may differ from an uninterrupted one in the last digits",
         ),
     ],
     ids=["problem", "movement", "parameters", "digits"],
@@ -293,7 +293,7 @@ def test_too_much_pending_feedback_restarts_the_run(
     messages = extended(
         tmp_path, feedback={"earliest": 9, "latest": 20, "together": True}
     )
-    why = "the shorter run did not keep what it takes to go on"
+    why = "the shorter run did not store its pending feedback"
     reasons = [
         f"{name} restarted from round 1: {why}" for name in sorted(ROADS_LEARNERS)
     ]
@@ -398,10 +398,10 @@ def test_feedback_pending_at_the_warm_start_is_not_awaited(tmp_path: Path) -> No
             ("ucb=STATE",),
             "policy 'ucb': this 'index-policy' state does not match this IndexPolicy: rule",
         ),
-        (("prior=STATE",), "policy 'prior': it learns nothing"),
+        (("prior=STATE",), "policy 'prior': this policy learns nothing"),
         (
             ("STATE", "STATE"),
-            r"is the state of none of \['joint', .*\]: for joint, rule.rule.mode is",
+            r"fits none of the policies \['joint', .*\]: for joint, rule.rule.mode is",
         ),
     ],
 )
@@ -421,7 +421,8 @@ def test_a_state_of_several_policies_needs_a_name(tmp_path: Path) -> None:
     execute(plan(tmp_path / "first", 2, policies=twins, seeds=1))
     path = str(saved_state(tmp_path / "first", "one"))
     with pytest.raises(
-        SpecError, match=r"could be of any of \['one', 'two'\]; say whose it is"
+        SpecError,
+        match=r"fits several policies, \['one', 'two'\]; name one: --state POLICY=",
     ):
         plan(tmp_path / "a", 2, (path,), policies=twins)
     assert {*plan(tmp_path / "a", 2, (path, f"one={path}"), policies=twins).starts} == {
@@ -429,7 +430,7 @@ def test_a_state_of_several_policies_needs_a_name(tmp_path: Path) -> None:
         "two",
     }
     with pytest.raises(
-        SpecError, match="is left over: every policy begins with another state"
+        SpecError, match="every policy already has a state; leave this one out"
     ):
         plan(tmp_path / "a", 2, (path, f"one={path}", f"two={path}"), policies=twins)
 
@@ -440,5 +441,7 @@ def test_state_changed_during_the_run_is_detected(tmp_path: Path) -> None:
     shutil.copy(
         saved_state(tmp_path / "first", "joint"), saved_state(tmp_path / "first")
     )
-    with pytest.raises(ConflictError, match="has changed since the run was asked for"):
+    with pytest.raises(
+        ConflictError, match="changed after the run started; start the run again"
+    ):
         execute(prepared)

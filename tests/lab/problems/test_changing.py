@@ -176,7 +176,7 @@ def test_value_and_best_by_hand() -> None:
         ({"noise_std": -1.0}, "noise_std"),
         (
             {"noise_std": 1e200},
-            "noise_std is 1e.200; it must be a number from 1e-50 to 1e.50",
+            "noise_std must be a number from 1e-50 to 1e.50, got 1e.200",
         ),
     ],
 )
@@ -348,7 +348,7 @@ def test_nearly_impossible_rounds_are_rejected() -> None:
     ):
         movies(films=75, viewers=2, k=70)
     with pytest.raises(
-        InputError, match="horizon is 1000000000; it must be at most 100,000, since"
+        InputError, match="horizon must be at most 100,000, got 1000000000"
     ):
         movies(horizon=10**9)
 

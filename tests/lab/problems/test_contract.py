@@ -174,7 +174,7 @@ def test_the_model_fits_the_offers(problem: Any) -> None:
 
 def test_steps_count_from_one(problem: Any) -> None:
     for step in (0, -1):
-        with pytest.raises(InputError, match="step is"):
+        with pytest.raises(InputError, match="step must be"):
             problem.offer(step)
 
 
@@ -182,7 +182,7 @@ def test_steps_count_from_one(problem: Any) -> None:
     "bad", [{"seed": -1}, {"seed": 1.5}, {"horizon": 0}, {"horizon": 10.0}], ids=str
 )
 def test_bad_seed_and_horizon(spec: dict[str, Any], bad: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match=f"{next(iter(bad))} is"):
+    with pytest.raises(InputError, match=f"{next(iter(bad))} must be"):
         registry.build("problem", spec, **({"seed": 0, "horizon": 10} | bad))
 
 

@@ -189,10 +189,10 @@ def test_tokyo() -> None:
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"k": 0}, "k is 0"),
+        ({"k": 0}, "k must be .*, got 0"),
         ({"k": 100}, "more workers must come"),
-        ({"workers": 2.5}, "workers is 2.5"),
-        ({"noise_std": 0.0}, "noise_std is 0.0"),
+        ({"workers": 2.5}, "workers must be .*, got 2.5"),
+        ({"noise_std": 0.0}, "noise_std must be .*, got 0.0"),
         ({"counting": "all"}, "counting is 'all'; choose"),
         ({"source": "imagined"}, "source is 'imagined'"),
     ],

@@ -82,7 +82,7 @@ def test_bad_input() -> None:
     with pytest.raises(InputError, match=r"truth\[1\] is nan"):
         build([1.0, np.nan, 3.0, 4.0])
     for noise_std in (-1.0, np.nan, np.inf):
-        with pytest.raises(InputError, match="noise_std is"):
+        with pytest.raises(InputError, match="noise_std must be"):
             build(np.zeros(4), noise_std=noise_std)
 
 

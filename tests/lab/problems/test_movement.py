@@ -178,7 +178,7 @@ def test_bad_parameters_are_refused() -> None:
 
 def test_degenerate_parameters_are_rejected_by_name() -> None:
     for rho in (0.0, 1e-300, 1e300):
-        with pytest.raises(InputError, match="rho is"):
+        with pytest.raises(InputError, match="rho must be"):
             small(rho=rho)
     for lengthscale in (1e9, 1e90):
         with pytest.raises(InputError, match="costs do not differ"):
@@ -218,7 +218,7 @@ def test_regret_with_any_alpha_and_beta() -> None:
         measured = world.metrics(offer, decision, nothing)
         total += measured["total_cost"]
         regret += measured["approximate_regret"]
-    optimum = sum(world.way(first)[0].total for first in (1, 5))
+    optimum = sum(world.cheapest_path(first)[0].total for first in (1, 5))
     assert regret == pytest.approx(total - 3.0 * optimum - 2 * 0.25)
     assert small(alpha="theorem-1").competitive_ratio == pytest.approx(
         1.0 + np.log(4.0) ** 2

@@ -236,7 +236,7 @@ def test_synthetic_sensors_are_correlated_and_smooth(build: Any) -> None:
 
 @pytest.mark.parametrize("minute", [-1, 481, 50.0])
 def test_bad_clock(minute: Any) -> None:
-    with pytest.raises(InputError, match="start_minute is"):
+    with pytest.raises(InputError, match="start_minute must be"):
         temperature_sensors(seed=0, horizon=10, source="synthetic", start_minute=minute)
 
 
@@ -244,11 +244,11 @@ def test_bad_clock(minute: Any) -> None:
     ("bad", "message"),
     [
         ({"source": "imagined"}, "source is 'imagined'; choose"),
-        ({"noise_fraction": -1.0}, "noise_fraction is -1.0"),
+        ({"noise_fraction": -1.0}, "noise_fraction must be .*, got -1.0"),
         ({"norm": "smallest"}, "norm is 'smallest'"),
         ({"prior_mean": "median"}, "prior_mean is 'median'"),
         ({"regularisation": "none"}, "regularisation is 'none'"),
-        ({"gamma": -0.1}, "gamma is -0.1"),
+        ({"gamma": -0.1}, "gamma must be .*, got -0.1"),
         ({"rows": "all"}, "rows is 'all'"),
     ],
 )

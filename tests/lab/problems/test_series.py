@@ -129,17 +129,17 @@ def test_invalid_input_is_rejected(kind: Kind) -> None:
     ):
         kind.build(seed=0, horizon=999, source="synthetic")
     for bad, message in (
-        ({"seed": -1}, "seed is"),
-        ({"horizon": 0}, "horizon is"),
-        ({"k": 0}, "k is"),
-        ({"k": kind.sensors + 1}, "k is"),
-        ({"noise_fraction": 0.0}, "noise_fraction is"),
+        ({"seed": -1}, "seed must be"),
+        ({"horizon": 0}, "horizon must be"),
+        ({"k": 0}, "k must be"),
+        ({"k": kind.sensors + 1}, "k must be"),
+        ({"noise_fraction": 0.0}, "noise_fraction must be"),
         ({"source": "mine"}, "source is"),
     ):
         with pytest.raises(InputError, match=message):
             kind.build(**{"seed": 0, "horizon": 9, "source": "synthetic", **bad})
     with pytest.raises(
-        InputError, match="day is 5; it must be a whole number from 6 to 7"
+        InputError, match="day must be a whole number from 6 to 7, got 5"
     ):
         traffic_series(seed=0, horizon=9, source="synthetic", day=5)
 

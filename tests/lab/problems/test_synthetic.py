@@ -193,13 +193,13 @@ def test_points_are_uniform() -> None:
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"arms": 1}, "arms is 1"),
-        ({"arms": 10.0}, "arms is 10.0"),
-        ({"dimension": 0}, "dimension is 0"),
+        ({"arms": 1}, "arms must be .*, got 1"),
+        ({"arms": 10.0}, "arms must be .*, got 10.0"),
+        ({"dimension": 0}, "dimension must be .*, got 0"),
         ({"kernel": "linear"}, "kernel is 'linear'; choose"),
         ({"lengthscale": 0.0}, "lengthscale"),
-        ({"noise_fraction": 0.0}, "noise_fraction is 0.0"),
-        ({"noise_fraction": "much"}, "noise_fraction is .* must be a number"),
+        ({"noise_fraction": 0.0}, "noise_fraction must be .*, got 0.0"),
+        ({"noise_fraction": "much"}, "noise_fraction must be a number"),
         ({"regularisation": "none"}, "regularisation is 'none'"),
     ],
 )

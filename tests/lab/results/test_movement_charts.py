@@ -250,7 +250,7 @@ def test_probabilities_are_written_on_the_tree(tmp_path: Path) -> None:
         PointMetric(points=np.arange(6.0)[:, None]), np.random.default_rng(0)
     )
     descent = TreeDescent(tree)
-    q = descent.step(descent.at(0), [4.0, 2.0, 2.0, 0.0, 1.0, 1.0])
+    q = descent.step(descent.point_mass(0), [4.0, 2.0, 2.0, 0.0, 1.0, 1.0])
     run = make_run(tmp_path)
     assert run.tree_masses() is None
     write_illustration(tmp_path, 0, tree)

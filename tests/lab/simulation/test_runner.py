@@ -390,7 +390,7 @@ def test_a_table_is_not_played_twice_by_one_policy() -> None:
 
 
 def test_mistakes_and_failures_surface() -> None:
-    with pytest.raises(InputError, match="rounds is 0"):
+    with pytest.raises(InputError, match=r"rounds must be .*, got 0"):
         simulate(Costs(), {}, rounds=0, seed=0)
     assert simulate(Costs(), {}, rounds=2, seed=0) == {}
     with pytest.raises(IndexError):
@@ -401,5 +401,5 @@ def test_mistakes_and_failures_surface() -> None:
         InputError, match=r"policy 'a' is 3, which has no deterministic, .*learn, state"
     ):
         simulate(Costs(), {"a": 3}, rounds=1, seed=0)  # type: ignore[dict-item]
-    with pytest.raises(InputError, match="seed is -1"):
+    with pytest.raises(InputError, match=r"seed must be .*, got -1"):
         simulate(Costs(), {}, rounds=1, seed=-1)

@@ -311,22 +311,25 @@ def test_unfinished_runs_and_missing_timings(finished: Path) -> None:
     ("change", "message"),
     [
         ({"schema": 1}, "schema 1"),
-        ({"rounds": "many"}, "'rounds' is 'many'; it must be a whole number"),
+        ({"rounds": "many"}, "'rounds' must be a whole number, got 'many'"),
         ({"rounds": 0}, "one of each"),
         ({"policies": []}, "one of each"),
-        ({"policies": [3]}, "'policies' is .* a list of text"),
+        ({"policies": [3]}, "'policies' must be a list of text"),
         ({"settings": []}, "one of each"),
-        ({"settings": [3]}, "'settings' is .* a list, each a table"),
+        ({"settings": [3]}, "'settings' must be a list, each a table"),
         ({"seeds": 10**30}, "must be smaller"),
         ({"seeds": 10**8}, "at most 10,000,000 cells"),
-        ({"title": 3}, "'title' is 3; it must be text"),
-        ({"overrides": None}, "'overrides' is None; it must be a table"),
-        ({"parameters": {"problem": 3}}, "'problem' is 3; it must be a table"),
-        ({"parameters": {"policies": {"a": 3}}}, "'policies' is .* each entry a table"),
-        ({"settled": [{"route": 3}] * 2}, "'settled' is .* each entry text"),
+        ({"title": 3}, "'title' must be text, got 3"),
+        ({"overrides": None}, "'overrides' must be a table, got None"),
+        ({"parameters": {"problem": 3}}, "'problem' must be a table, got 3"),
+        (
+            {"parameters": {"policies": {"a": 3}}},
+            "'policies' must be .*each entry a table",
+        ),
+        ({"settled": [{"route": 3}] * 2}, "'settled' must be .*each entry text"),
         ({"settled": [{}]}, "'settled' must have one entry for each setting"),
-        ({"audited": "gp-ts"}, "'audited' is 'gp-ts'; it must be a list"),
-        ({"noise_variance": ["x", 1.0]}, "'noise_variance' is .* a list"),
+        ({"audited": "gp-ts"}, "'audited' must be a list.*, got 'gp-ts'"),
+        ({"noise_variance": ["x", 1.0]}, "'noise_variance' must be a list"),
     ],
 )
 def test_specs_are_checked_on_both_ways(
@@ -376,7 +379,7 @@ def test_traces_are_checked_when_made() -> None:
     ],
 )
 def test_arrays_of_a_trace_have_a_row_per_round(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ShapeError, match=r"has shape .*; it must be \("):
+    with pytest.raises(ShapeError, match=r"must have shape \(.*, got \("):
         trace(**wrong)
 
 

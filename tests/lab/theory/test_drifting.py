@@ -536,7 +536,7 @@ def test_refusals() -> None:
     growth = DriftingGrowth(gamma=gamma, epsilon=0.1, noise_variance=NOISE, horizon=5)
     for t in (6, -1, 0.5, "a"):
         with pytest.raises(
-            InputError, match=r"t is .*; it must be a whole number from 0 to 5"
+            InputError, match=r"t must be a whole number from 0 to 5, got .*"
         ):
             growth(t)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="delta"):

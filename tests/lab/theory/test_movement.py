@@ -34,7 +34,7 @@ def test_service_is_below_that_of_every_way_and_c_times_its_movement(
     size = 10.0 ** rng.uniform(-2, 2)
     costs = size * rng.random((25, n)) * (rng.random((25, n)) < rng.random())
     start = int(rng.integers(n))
-    q, service = descent.at(start), 0.0
+    q, service = descent.point_mass(start), 0.0
     for row in costs:
         q = descent.step(q, row)
         service += float(descent.distribution(q) @ row)

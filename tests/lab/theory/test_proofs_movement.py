@@ -54,7 +54,7 @@ def walked(
     tree = frt_tree(PointMetric(points=rng.random((n, 2))), rng)
     descent, coupling = TreeDescent(tree), TreeCoupling(tree)
     costs = 2.0 * rng.random((H, n))
-    q = descent.at(0)
+    q = descent.point_mass(0)
     means = [descent.distribution(q)]
     rows = np.zeros((H, n, n))
     for step in range(H):
@@ -116,7 +116,7 @@ def test_the_cheapest_way_by_lower_bounds_is_no_dearer_than_that_by_costs(
     f = rng.random((8, 5))
     lcb = f - rng.random((8, 5))
     C = service_constant(tree)
-    q, served = descent.at(2), 0.0
+    q, served = descent.point_mass(2), 0.0
     for row in lcb:
         q = descent.step(q, row)
         served += float(row @ descent.distribution(q))
@@ -149,7 +149,7 @@ def test_service_is_not_1_competitive_in_the_metric_with_kappa_1() -> None:
             0.1  # each action is expensive for 48 rounds
         )
         descent = TreeDescent(tree, kappa=kappa)
-        q, served = descent.at(0), 0.0
+        q, served = descent.point_mass(0), 0.0
         for row in costs:
             q = descent.step(q, row)
             served += float(row @ descent.distribution(q))
@@ -173,7 +173,7 @@ def test_movement_is_not_competitive_where_costs_are_large(rounds: int) -> None:
         descent = TreeDescent(tree)
         costs = np.zeros((rounds, 3))
         costs[np.arange(rounds), np.arange(rounds) % 2] = 20.0
-        q, moved, served, hit = descent.at(0), 0.0, 0.0, 0.0
+        q, moved, served, hit = descent.point_mass(0), 0.0, 0.0, 0.0
         for row in costs:
             before, q = descent.distribution(q), descent.step(q, row)
             after = descent.distribution(q)
@@ -201,7 +201,7 @@ def test_movement_is_bounded_by_costs_before_the_step(
     descent = TreeDescent(tree, kappa=kappa)
     size = 10.0 ** rng.uniform(-2.0, 1.5)
     follows = rng.random() < 0.5  # whether costs hit where the mass is
-    q, moved, hit = descent.at(int(rng.integers(n))), 0.0, 0.0
+    q, moved, hit = descent.point_mass(int(rng.integers(n))), 0.0, 0.0
     for _ in range(40):
         before = descent.distribution(q)
         costs = size * rng.random(n) * (rng.random(n) < 0.5)
@@ -570,7 +570,9 @@ def test_costs_of_algorithm_1_exceed_their_means_by_more_than_a_logarithm() -> N
     metric = PointMetric(points=[[0.0], [1.0]])
     descent = TreeDescent(frt_tree(metric, np.random.default_rng(0)))
     stays = float(
-        descent.distribution(descent.step(descent.at(0), np.array([2.0, 0.0])))[0]
+        descent.distribution(descent.step(descent.point_mass(0), np.array([2.0, 0.0])))[
+            0
+        ]
     )
     assert 0.3 < stays < 0.6
     N, delta = 1_000_000, 0.1

@@ -545,7 +545,7 @@ def test_turn_data_survives_reordering() -> None:
             "connection 1 has turn_length -1",
         ),
         ({"turn_stop": np.array([1.0, 2.0, 0.0, 0.0])}, "connection 1 has turn_stop 2"),
-        ({"turn_wait": np.ones(3)}, "turn_wait has shape"),
+        ({"turn_wait": np.ones(3)}, "turn_wait must have shape"),
         ({"street_names": ("a",)}, "street_names has 1 entries for 4 edges"),
     ],
 )

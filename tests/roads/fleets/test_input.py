@@ -137,7 +137,7 @@ def test_delays_do_not_depend_on_the_number_of_rounds() -> None:
     "options", [{"vehicles": 10**12}, {"weather": 300.0}, {"variety": 1000.0}]
 )
 def test_fleets_that_cannot_be(options: dict[str, float]) -> None:
-    with pytest.raises(InputError, match=r"it must be a (whole )?number from"):
+    with pytest.raises(InputError, match=r"must be a (whole )?number from"):
         Fleet(seed=0, horizon=2, edges=400, **options)  # type: ignore[arg-type]
 
 

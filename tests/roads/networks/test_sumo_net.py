@@ -234,7 +234,7 @@ def test_street_names(tmp_path):
         (with_signal(NET, 'tl="b" state="O"'), "linkIndex is ''; signal 'b'"),
         (
             with_signal(NET, "").replace('duration="27"', 'duration="x"'),
-            "duration is 'x'; it must be a number",
+            "duration must be a number between .*, got 'x'",
         ),
         (
             with_signal(NET, "").replace('duration="27" ', ""),
@@ -246,11 +246,11 @@ def test_street_names(tmp_path):
         ),
         (
             NET.replace('via=":b_0_0"', 'via=":b_0_0" visibility="far"'),
-            "visibility is 'far'",
+            "visibility must be .*, got 'far'",
         ),
         (
             NET.replace('length="4.00"', 'length="-4.00"', 1),
-            "length is '-4.00'; it must be a number between 0",
+            "length must be a number between 0 and .*, got '-4.00'",
         ),
         (
             NET.replace('fromLane="1"', f'fromLane="{"0" * 5000}"'),
@@ -334,20 +334,45 @@ TURN = line_of('<connection from="ab" to="bc" fromLane="1"')
         (BC, ' to="c">', ' to="c" shape="1,2 3">', "the shape of edge 'bc' is not"),
         (BC, ' to="c">', ' to="c" shape="1,2">', "the shape of edge 'bc' is not"),
         (BC, ' to="c">', ' to="c" shape="1,2 3,inf">', "the shape of edge 'bc' is not"),
-        (BC + 1, '"10.00"', '"fast"', "speed is 'fast'; it must be a number"),
-        (BC + 1, '"10.00"', '"nan"', "speed is 'nan'; it must be a number"),
-        (BC + 1, '"10.00"', '"0"', "speed is '0'; it must be a number between"),
-        (BC + 1, '"90.00"', '"-1"', "length is '-1'; it must be a number between"),
+        (
+            BC + 1,
+            '"10.00"',
+            '"fast"',
+            "speed must be a number between 0.01 and 1000, got 'fast'",
+        ),
+        (
+            BC + 1,
+            '"10.00"',
+            '"nan"',
+            "speed must be a number between 0.01 and 1000, got 'nan'",
+        ),
+        (
+            BC + 1,
+            '"10.00"',
+            '"0"',
+            "speed must be a number between 0.01 and 1000, got '0'",
+        ),
+        (
+            BC + 1,
+            '"90.00"',
+            '"-1"',
+            "length must be a number between 0.001 and 1e+06, got '-1'",
+        ),
         (BC + 1, 'length="90.00"', "", "<lane> lacks the attribute 'length'"),
         (
             BC + 1,
             'index="0"',
             'index="1"',
-            "lane index '1' is out of order; it must be 0",
+            "the lane index must be 0, in order, got '1'",
         ),
         (BC + 2, "</edge>", "</edge><lane/>", "a lane is outside any edge"),
         (A, 'x="0.00"', "", "<junction> lacks the attribute 'x'"),
-        (A, 'z="3.00"', 'z="high"', "z is 'high'; it must be a number"),
+        (
+            A,
+            'z="3.00"',
+            'z="high"',
+            "z must be a number between -20000 and 20000, got 'high'",
+        ),
         (A, 'id="a"', 'id="b"', "junction id 'b' appears more than once"),
         (
             TURN,
@@ -369,7 +394,7 @@ TURN = line_of('<connection from="ab" to="bc" fromLane="1"')
             3,
             "-285448.66,-5492398.13",
             "0",
-            "netOffset is '0'; it must be two numbers x,y",
+            "netOffset must be two numbers x,y, got '0'",
         ),
         (
             3,
@@ -463,7 +488,7 @@ def test_an_error_quotes_no_more_than_a_few_words(tmp_path):
         ),
     )
     with pytest.raises(
-        InputError, match=r"9999 … 9999.* is out of order; it must be 0"
+        InputError, match=r"the lane index must be 0, in order, got .*9999 … 9999"
     ) as caught:
         read_sumo(path)
     assert len(str(caught.value)) < 500 + len(str(path))

@@ -53,14 +53,14 @@ def test_roads_are_reread_when_their_file_changes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"network": 3}, "network is 3"),
-        ({"network": ""}, "network is ''"),
+        ({"network": 3}, "network must be .*, got 3"),
+        ({"network": ""}, "network must be .*, got ''"),
         (
             {"network": "city", "uturns": "no"},
-            "uturns is 'no'; it must be true, false or 'dead-ends'",
+            "uturns must be true, false or 'dead-ends', got 'no'",
         ),
-        ({"network": "city", "edges": {"a": 1}}, "edges is"),
-        ({"network": "city", "elevation": 4}, "elevation is 4"),
+        ({"network": "city", "edges": {"a": 1}}, "edges must be"),
+        ({"network": "city", "elevation": 4}, "elevation must be .*, got 4"),
         ({"network": "no/such/place"}, "is neither a file nor"),
         ({"network": "a" * 5000}, "is neither a file nor"),
     ],

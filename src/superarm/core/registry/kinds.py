@@ -63,13 +63,13 @@ def require_kind(value: Any, kind: Any, name: str) -> None:
 
     >>> require_kind("0.5", float, "noise_scale")
     Traceback (most recent call last):
-    superarm.core.errors.SpecError: noise_scale is '0.5'; it must be a number
+    superarm.core.errors.SpecError: noise_scale must be a number, got '0.5'
     """
     if _is_kind(value, kind):
         return
     too_large = type(value) is int and _is_kind(0, kind)
     requirement = "smaller" if too_large else in_words(kind).removesuffix(_OPTIONAL)
-    raise SpecError(f"{name} is {shorten(value, 80)}; it must be {requirement}")
+    raise SpecError(f"{name} must be {requirement}, got {shorten(value, 80)}")
 
 
 def in_words(kind: Any) -> str:  # noqa: PLR0911 (one for each kind)
@@ -90,7 +90,7 @@ def in_words(kind: Any) -> str:  # noqa: PLR0911 (one for each kind)
     if origin is Mapping:
         return _table_in_words(arguments[1])
     if _is_dataclass_type(kind) and not is_registered(kind):
-        return f"a {kind.__name__}, which no spec holds: pass the object to build()"
+        return f"a {kind.__name__} (no spec can hold one: pass the object to build())"
     if kind is Any:
         return "anything"
     if origin is np.ndarray:

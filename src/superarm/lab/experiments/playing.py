@@ -138,9 +138,9 @@ def _write_masses(task: Task, policies: Mapping[str, Policy]) -> None:
     for name, policy in policies.items():
         if not isinstance(policy, TreePolicy):
             continue
-        if policy.forest is None or policy.stand is None:
+        if policy.forest is None or policy.walk_state is None:
             continue
-        tree = policy.forest.trees[policy.stand.tree]
-        masses = TreeMasses(tree, policy.stand.q, name)
+        tree = policy.forest.trees[policy.walk_state.tree]
+        masses = TreeMasses(tree, policy.walk_state.q, name)
         write_masses(plan.out, task.setting_index, plan.policies, masses)
         return

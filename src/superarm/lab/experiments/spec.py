@@ -291,7 +291,7 @@ def _check_keys(data: Mapping[str, Any], where: str) -> None:
 def _check_counts(name: str, counts: Iterable[int], where: str) -> None:
     for count in counts:
         if count < 1:
-            raise SpecError(f"{where}: {name} is {count}; it must be at least 1")
+            raise SpecError(f"{where}: {name} must be at least 1, got {count}")
 
 
 def _check_policies(

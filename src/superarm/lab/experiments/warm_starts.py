@@ -55,7 +55,7 @@ class Start(NamedTuple):
         data = self.file.read_bytes()
         if sha256(data).hexdigest() != self.digest:
             raise ConflictError(
-                f"{self.file} has changed since the run was asked for; run it again"
+                f"{self.file} changed after the run started; start the run again"
             )
         return state_from_bytes(data)
 
@@ -93,7 +93,7 @@ def find_starts(
             raise SpecError(f"--state {text}: there is no policy {name!r}; {advice}")
         elif name in starts:
             raise SpecError(
-                f"--state names {name!r} twice; a policy begins with one state"
+                f"--state names {name!r} twice; give one state for each policy"
             )
         else:
             starts[name] = Start.from_file(Path(file))
@@ -127,17 +127,20 @@ def _owner_of(start: Start, candidates: Mapping[str, Policy]) -> str:
     owners = [name for name, reason in contradictions.items() if reason is None]
     if not candidates:
         raise SpecError(
-            f"{start.file} is left over: every policy begins with another state"
+            f"--state {start.file}: every policy already has a state; leave this one out"
         )
     if not owners:
-        message = f"{start.file} is the state of none of {[*candidates]}"
+        message = f"--state {start.file} fits none of the policies {[*candidates]}"
         similar = _first_of_same_kind(candidates, spec)
         if similar is not None:
-            message += f": for {similar}, {contradictions[similar]}; is it of other roads or settings?"
+            message += (
+                f": for {similar}, {contradictions[similar]}; use the roads and settings "
+                "that the state was saved with"
+            )
         raise SpecError(message)
     if len(owners) > 1:
         raise SpecError(
-            f"{start.file} could be of any of {owners}; say whose it is: "
+            f"--state {start.file} fits several policies, {owners}; name one: "
             f"--state POLICY={start.file}"
         )
     return owners[0]
@@ -163,7 +166,9 @@ def warm_start(policy: Policy, start: Start | None) -> Policy:
     if start is None:
         return policy
     if not isinstance(policy, Learner):
-        raise InputError("it learns nothing, so that it cannot begin with a state")
+        raise InputError(
+            "this policy learns nothing, so it cannot start from a state; leave out --state"
+        )
     restored = policy.restored(start.state())
     restored.give_up()
     return restored
@@ -237,9 +242,9 @@ def _obstacle(cell: Cell, policy: Policy, world: World) -> str | None:
     if not isinstance(world, HorizonFree):
         return "the problem may depend on the number of rounds"
     if not (folder / "states" / cell.file_name).is_file():
-        return "no state of it is kept"
+        return "the shorter run stored no state of it"
     if not isinstance(policy, Resumable) or not policy.same_bits:
-        return "what its state gives back may differ in the last digits"
+        return "a resumed run may differ from an uninterrupted one in the last digits"
     if not (folder / "left" / cell.file_name).is_file():
-        return "the shorter run did not keep what it takes to go on"
+        return "the shorter run did not store its pending feedback"
     return None

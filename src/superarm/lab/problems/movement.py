@@ -3,7 +3,7 @@
 *Movement Penalized Bayesian Optimization with Application to Wind Energy Systems* (2022):
 every round shows a context, one action is chosen, and its cost is f(action, context) plus
 the distance from the previous action. Regret is eq. 3 with α = 1 and β = 0, against the
-cheapest way through each episode; other α and β are measured as ``approximate_regret``.
+cheapest path through each episode; other α and β are measured as ``approximate_regret``.
 
 ``rho``: ρ, the weight of f against moving.
 """
@@ -62,7 +62,9 @@ class MovementProblem(ChangingArms, MovementWorld):
     alpha: float | Literal["theorem-1"] = 1.0
     beta: float = 0.0
     # Cheapest ways by the number of their span, as far as they were needed.
-    _ways: dict[int, OfflinePath] = field(init=False, repr=False, default_factory=dict)
+    _cheapest_paths: dict[int, OfflinePath] = field(
+        init=False, repr=False, default_factory=dict
+    )
 
     @property
     def metric(self) -> ActionMetric:
@@ -92,8 +94,8 @@ class MovementProblem(ChangingArms, MovementWorld):
     @abstractmethod
     def offer(self, step: int) -> Offer: ...
 
-    def way(self, step: int) -> tuple[OfflinePath, int]:
-        """The cheapest way through the span of a round, and the round's position in it.
+    def cheapest_path(self, step: int) -> tuple[OfflinePath, int]:
+        """The cheapest path through the span of a round, and the round's position in it.
 
         Args:
             step: The round.
@@ -101,13 +103,13 @@ class MovementProblem(ChangingArms, MovementWorld):
         number, position = divmod(step - 1, self.span)
         if step > self.horizon:
             raise InputError(
-                f"step is {step}, but what is best is planned for {self.horizon} rounds"
+                f"step is {step}, but the optimum is planned for {self.horizon} rounds"
             )
-        if number not in self._ways:
-            self._ways[number] = self._cheapest_way(number)
-        return self._ways[number], position
+        if number not in self._cheapest_paths:
+            self._cheapest_paths[number] = self._plan_span(number)
+        return self._cheapest_paths[number], position
 
-    def _cheapest_way(self, number: int) -> OfflinePath:
+    def _plan_span(self, number: int) -> OfflinePath:
         """The offline optimum of a span."""
         first = number * self.span + 1
         stop = min(first + self.span, self.horizon + 1)
@@ -124,8 +126,8 @@ class MovementProblem(ChangingArms, MovementWorld):
         Args:
             offer: The round's offer.
         """
-        way, position = self.way(offer.step)
-        cost = way.service[position] + way.movement[position]
+        path, position = self.cheapest_path(offer.step)
+        cost = path.service[position] + path.movement[position]
         return Best(float(cost))
 
     def value(self, offer: Offer, decision: Decision) -> float:
@@ -181,7 +183,7 @@ class MovementProblem(ChangingArms, MovementWorld):
             "expected_total_cost": sum(expected),
         }
         if self._is_approximate:
-            _, position = self.way(offer.step)
+            _, position = self.cheapest_path(offer.step)
             allowed = self.competitive_ratio * self.best(offer).value
             if position == 0:  # eq. 3 has β once in an episode
                 allowed += self.beta
@@ -287,12 +289,12 @@ class MovementField(MovementProblem):
             shape += " and scaled to the range [0, 1]"
         return {
             "truth": f"a draw of the Gaussian process on the grid and the contexts, {shape}; the "
-            "prior mean, the kernel and the noise that learners are told are changed to match",
+            "learners assume a prior mean, a kernel and a noise changed to match",
             "weights": f"ρ = {rho:g}: service × {rho / (1 + rho):.3g}, distance × "
             f"{1 / (1 + rho):.3g}",
             "episodes": f"{self.episode} rounds each; every start is drawn, and so is the context "
             "of every round",
-            "regret": "against the cheapest way through each episode, found with all costs known: "
+            "regret": "against the cheapest path through each episode, found with all costs known: "
             "eq. 3 with α = 1 and β = 0; in a single round it may be negative",
         }
 

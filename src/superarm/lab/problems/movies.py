@@ -201,8 +201,8 @@ class Movies(ChangingArms):
             store(self, first_year=first_year)
         if self.horizon > _MOST_ROUNDS:
             raise InputError(
-                f"horizon is {self.horizon}; it must be at most {_MOST_ROUNDS:,}, since all rounds are "
-                "drawn beforehand to tell the learner the most pairs in any of them"
+                f"horizon must be at most {_MOST_ROUNDS:,}, got {self.horizon}: all rounds are drawn "
+                "beforehand, since the learner needs the largest number of pairs in any of them"
             )
         require_choice(self.oracle, "oracle", ("greedy", "tim"))
 

@@ -117,7 +117,7 @@ def temperature_sensors(
     """
     if as_count(start_minute, "start_minute", least=0) > 8 * 60:
         raise InputError(
-            f"start_minute is {start_minute}; the file must start by 8 am, minute 480"
+            f"start_minute must be at most 480, which is 8 am, got {start_minute}"
         )
     readings = from_source(source, lambda: _intel_rows(start_minute), _warm_room)
     return _sensor_problem(

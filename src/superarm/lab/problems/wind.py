@@ -90,9 +90,7 @@ class Wind(MovementProblem, SharedData):
         require_choice(self.profile, "profile", ("era5", "lidar"))
         cut_in, rated, cut_out = curve
         if not cut_in < rated < cut_out:
-            raise InputError(
-                f"cut_in, rated and cut_out are {[*curve]}; each must be above the one before"
-            )
+            raise InputError(f"cut_in, rated and cut_out must increase, got {[*curve]}")
         wind = from_source(
             self.source,
             lambda: real_days(self.profile, find("wind-profiles")),

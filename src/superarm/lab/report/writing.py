@@ -404,31 +404,28 @@ def _bound_tables(run: Run, bounds: RegretBounds) -> list[str]:
 def _rate_table(run: Run, rates: RateTable) -> str:
     """Orders of regret side by side, and how the run's regret grew."""
     at_end = f"T = {run.rounds:,}"
-    titles = [
-        "algorithm",
-        f"Table 1, {at_end}",
-        f"Corollary 1, {at_end}",
-        "order grows like",
-        "this run grows like",
-        "order",
-        "kernel or paper",
-    ]
+    number_titles = [f"Table 1, {at_end}"]
+    has_corollary = any(rate.corollary is not None for rate in rates.rows)
+    if has_corollary:
+        number_titles.append(f"Corollary 1, {at_end}")
+    number_titles.append("order grows like")
+    number_titles.append("this run grows like")
+    titles = ["algorithm", *number_titles, "order", "kernel or paper"]
     rows = []
     for rate in rates.rows:
-        corollary = "–" if rate.corollary is None else significant(rate.corollary)
+        numbers = [significant(rate.value)]
+        if has_corollary:
+            corollary = "–" if rate.corollary is None else significant(rate.corollary)
+            numbers.append(corollary)
+        numbers.append(power_text(rate.exponent))
         measured = "–" if rate.measured is None else power_text(rate.measured)
-        numbers = [
-            significant(rate.value),
-            corollary,
-            power_text(rate.exponent),
-            measured,
-        ]
+        numbers.append(measured)
         cells = [*numbers, escape(rate.order), escape(rate.work)]
         rows.append((escape(rate.algorithm), cells))
     setting = setting_text(run.settings[0])
     caption = f"Table 1: orders of the regret{f', for {setting}' if setting else ''}"
     note = f'<p class="meta">{escape(rates.note)}</p>'
-    return table(titles, rows, caption=caption, numbers=4) + note
+    return table(titles, rows, caption=caption, numbers=len(number_titles)) + note
 
 
 def _bound_table(run: Run, bounds: RegretBounds) -> str:

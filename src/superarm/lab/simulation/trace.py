@@ -112,7 +112,7 @@ def _require_shape(
 ) -> None:
     actual = () if array is None else np.shape(array)
     if actual != shape:
-        raise ShapeError(f"{name} has shape {actual}; it must be {shape}")
+        raise ShapeError(f"{name} must have shape {shape}, got {actual}")
 
 
 def cell_name(policy: str, setting_index: int, seed: int) -> str:

@@ -166,6 +166,6 @@ def _check_terms(value: Any, name: str) -> tuple[float, ...]:
     if is_wrong.any():
         first = numbers[is_wrong][0]
         raise InputError(
-            f"{name} holds {first:g}; each must lie between {_LEAST:g} and {_MOST:g}"
+            f"{name} must be between {_LEAST:g} and {_MOST:g}, got {first:g}"
         )
     return tuple(numbers.tolist())

@@ -335,7 +335,7 @@ class RoadEnergy:
     def __post_init__(self) -> None:
         vehicle: object = self.vehicle
         if not isinstance(vehicle, Vehicle):
-            raise InputError(f"vehicle is {vehicle!r}; it must be a Vehicle")
+            raise InputError(f"vehicle must be a Vehicle, got {vehicle!r}")
         count = len(self.length)
         length = as_vector(self.length, "length", count)
         _require_positive(length, "length")

@@ -51,7 +51,7 @@ def freeze(values: Any, kind: Any, shape: tuple[int, ...], name: str) -> Any:
         array = np.asarray(values)
     except ValueError:
         raise ShapeError(
-            f"{name} has rows of different lengths; it must be {shape}"
+            f"{name} must have shape {shape}, got rows of different lengths"
         ) from None
     if kind is np.float64 and array.size and array.dtype.kind not in "biuf":
         raise InputError(f"{name} must hold numbers, not {array.dtype} values")
@@ -62,6 +62,6 @@ def freeze(values: Any, kind: Any, shape: tuple[int, ...], name: str) -> Any:
     if is_empty:  # an empty list has one axis
         copy = copy.reshape(shape)
     if copy.shape != shape:
-        raise ShapeError(f"{name} has shape {copy.shape}; it must be {shape}")
+        raise ShapeError(f"{name} must have shape {shape}, got {copy.shape}")
     copy.flags.writeable = False
     return copy

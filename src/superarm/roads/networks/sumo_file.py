@@ -196,7 +196,7 @@ class SumoFile:
         index = attributes["index"]
         if index != str(len(edge.lanes)):
             raise self.fault(
-                f"lane index {index!r} is out of order; it must be {len(edge.lanes)}"
+                f"the lane index must be {len(edge.lanes)}, in order, got {index!r}"
             )
         if not edge.lanes:
             edge.length = self._number("length", attributes, "length")
@@ -254,7 +254,7 @@ class SumoFile:
         try:
             return parse_limited(text, limits)
         except ValueError as error:
-            raise self.fault(f"{key} is {text!r}; it must be {error}") from None
+            raise self.fault(f"{key} must be {error}, got {text!r}") from None
 
 
 def permission_mask(attributes: Attributes) -> int:

@@ -124,7 +124,7 @@ def _find_lon_lat(file: SumoFile, places: Floats) -> Floats | None:
     text = attributes.get("netOffset", "missing")
     offset = _parse_pairs([text.split(",")])
     if offset.shape != (1, 2):
-        raise file.fault(f"netOffset is {text!r}; it must be two numbers x,y", line)
+        raise file.fault(f"netOffset must be two numbers x,y, got {text!r}", line)
     try:
         return from_utm(places - offset, abs(zone), south=zone < 0)
     except InputError as error:

@@ -151,7 +151,7 @@ class _Row(dict[str, str]):
             return parse(self[key])
         except (ValueError, KeyError) as error:
             raise InputError(
-                f"{self.where}: {key} is {self[key]!r}; it must be {expected or error}"
+                f"{self.where}: {key} must be {expected or error}, got {self[key]!r}"
             ) from None
 
 

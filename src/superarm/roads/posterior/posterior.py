@@ -129,7 +129,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         require_type(kernel, GraphMatern, "kernel")
         if kernel.nu % 2:
             raise InputError(
-                f"the kernel's nu is {kernel.nu:g}; it must be even for sparse draws"
+                f"the kernel's nu must be even for sparse draws, got {kernel.nu:g}"
             )
         self.kernel = kernel
         self.sizes = read_only(as_vector(sizes, "sizes", len(kernel)))

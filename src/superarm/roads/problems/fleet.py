@@ -200,7 +200,7 @@ class Fleet(Driven):
         most = as_number(self.most_metres, "most_metres")
         if not 0.0 <= least < most:
             raise InputError(
-                f"least_metres is {self.least_metres:g}; it must be below most_metres"
+                f"least_metres must be 0 or more and below most_metres, {most:g}, got {least:g}"
             )
 
     def _driver(self, file: Path) -> Callable[..., Drive]:

@@ -107,7 +107,7 @@ def load_roads(
 def _require_kind(name: str, value: Any, kind: type, words: str) -> None:
     """Refuse a parameter of another kind, which may come from a file."""
     if not isinstance(value, kind) or value == "":
-        raise InputError(f"{name} is {value!r}; it must be {words}")
+        raise InputError(f"{name} must be {words}, got {value!r}")
 
 
 class FileStamp(NamedTuple):

@@ -193,7 +193,7 @@ class Driver(AbstractContextManager["Driver"]):
             raise InputError("this driver is closed; make a new one")
         if isinstance(route, str) or len(route) == 0:
             raise InputError(
-                f"route is {route!r}; it must be a list of at least one edge id"
+                f"route must be a list of at least one edge id, got {route!r}"
             )
         begins = moment if self.traffic is not None else self.departures[moment]
         trip: dict[str, Any] = {
@@ -230,8 +230,8 @@ class Driver(AbstractContextManager["Driver"]):
         is_on_edges = begin <= lengths[0] and end <= lengths[-1]
         if not is_on_edges or (len(route) == 1 and begin > end):
             raise InputError(
-                f"between is {between!r}; it must lie on the first edge, of {lengths[0]:g} m, and on "
-                f"the last, of {lengths[-1]:g} m; on a single edge the end must lie ahead"
+                f"between must lie on the first edge, of {lengths[0]:g} m, and on the last, of "
+                f"{lengths[-1]:g} m, with the end ahead on a single edge; got {between!r}"
             )
         lengths[-1] = end
         edge_seconds = lengths / roads.limits(route)

@@ -58,7 +58,7 @@ def information_gain(kernel: Covariance, X: Any, noise_variance: float) -> float
 def _check_kernel(kernel: object) -> None:
     if not isinstance(kernel, Covariance):
         raise InputError(
-            f"kernel is {kernel!r:.80}; it must be a kernel, such as SquaredExponential()"
+            f"kernel must be a kernel, such as SquaredExponential(), got {kernel!r:.80}"
         )
 
 
