@@ -143,7 +143,7 @@ def test_errors_are_those_of_the_library(client: Client) -> None:
     with pytest.raises(InputError, match="rewards"):
         bandit.tell(answer, {answer.arms[0]: float("nan")})
     bandit.tell(answer, {answer.arms[0]: 1.0})
-    with pytest.raises(ConflictError, match="recorded before"):
+    with pytest.raises(ConflictError, match="already recorded"):
         bandit.tell(answer, {answer.arms[0]: 2.0})
     assert client.bandits() == ["menu"]
     assert bandit.decision(answer.id).status is Status.PENDING

@@ -101,7 +101,7 @@ def test_repeated_rewards_are_200_and_others_409(http: httpx.Client) -> None:
     assert again.status_code == 200
     assert again.json() == {"new": False}
     other = tell(http, decision["id"], {"rewards": {decision["arms"][0]: 2.0}})
-    assert "recorded before" in detail(other, 409)
+    assert "already recorded" in detail(other, 409)
 
 
 def test_an_idempotency_key_makes_an_ask_repeatable(http: httpx.Client) -> None:
@@ -112,7 +112,7 @@ def test_an_idempotency_key_makes_an_ask_repeatable(http: httpx.Client) -> None:
     assert first == again
     assert first["id"] == "monday"
     other = http.post(path, json={"arms": {"tea": [0.0, 0.0]}}, headers=headers)
-    assert "other arms" in detail(other, 409)
+    assert "different arms" in detail(other, 409)
     two_ids = http.post(
         path, json={"arms": MENU, "decision_id": "tuesday"}, headers=headers
     )
@@ -171,7 +171,7 @@ def test_named_arms_and_history(http: httpx.Client) -> None:
     assert http.post(path, json=body).status_code == 201
     assert http.post(path, json=body).status_code == 200
     other = {**body, "rewards": {"tea": 3.0}}
-    assert "other feedback" in detail(http.post(path, json=other), 409)
+    assert "different feedback" in detail(http.post(path, json=other), 409)
 
 
 def test_a_spec_can_be_changed_and_refitted(http: httpx.Client) -> None:

@@ -290,7 +290,7 @@ def bandit_exists(name: str) -> ConflictError:
         name: The name.
     """
     return ConflictError(
-        f"there is a bandit named {name!r} already; load it, or choose another name"
+        f"there is already a bandit named {name!r}; load it, or choose another name"
     )
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time as clock
 from collections.abc import Callable
 from functools import wraps
+from random import uniform
 from typing import ParamSpec, TypeVar
 
 from .journal import StaleOwnerError
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-_MOST_TRIES = 5
+_MOST_TRIES = 20
+_LONGEST_PAUSE = 0.02  # seconds
 
 
 def retry_if_stale(
@@ -31,7 +34,8 @@ def retry_if_stale(
             try:
                 return method(*args, **extra)
             except StaleOwnerError:
-                continue
+                # Two owners that compete should not try again at the same moment.
+                clock.sleep(uniform(0.0, _LONGEST_PAUSE))
         return method(*args, **extra)
 
     return call
