@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core import Arms
+from superarm.core import Arms, Decision, Offer
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, Storage, create_bandit, load_bandit
 from superarm.live.events import Kind
@@ -93,6 +93,34 @@ def test_a_repetition_is_acknowledged_when_the_first_is_durable(bandit: Bandit) 
         held.release.set()
         assert first.result(30).arms == second.result(30).arms
     assert bandit.pending == ["x"]
+
+
+def test_a_decision_that_rests_on_what_was_not_stored_fails(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first ask fails while the second decides, with the first among the pending ones."""
+    held = HeldJournal(bandit)
+    held.failure = StorageError("the disk is full")
+    decide = Fold.decide
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(bandit.ask, MENU, decision_id="x")
+        while bandit.pending != ["x"]:
+            pass
+
+        def decide_late(fold: Fold, offer: Offer) -> Decision:
+            assert list(fold.open) == ["x"]
+            held.release.set()
+            assert isinstance(first.exception(30), StorageError)
+            held.failure = None
+            return decide(fold, offer)
+
+        monkeypatch.setattr(Fold, "decide", decide_late)
+        with pytest.raises(StorageError, match="disk is full"):
+            bandit.ask(MENU, decision_id="y")
+    monkeypatch.undo()
+    assert bandit.pending == []
+    assert bandit.ask(MENU, decision_id="y").id == "y"
+    assert bandit.verify().same
 
 
 def test_a_repetition_fails_if_the_first_is_not_stored(bandit: Bandit) -> None:

@@ -198,12 +198,12 @@ class Bandit(Displayable):
                 durable = self._log.barrier()
             else:
                 self._log.remember_arms(request["arms"], offered)
-                self._abandon_old()
+                self._abandon_old(fold)
                 offer = fold.offer(offered, structure=structure, time=request["time"])
                 decision = fold.decide(offer)
                 body = {**request, **_decided(number, fold, offer, decision)}
-                event = self._event(Kind.DECIDED, decided_key(number), body)
-                durable = self._record(event, {request["arms"]: blob})
+                event = fold.next_event(Kind.DECIDED, decided_key(number), body)
+                durable = self._record(fold, event, {request["arms"]: blob})
                 asked = Asked(number, offer, decision, event.time)
         durable.result()
         return Answer.of(asked)
@@ -291,8 +291,8 @@ class Bandit(Displayable):
         if earlier is not None:
             _check_same(earlier, body, f"rewards of decision {tell.decision!r}")
             return _Started(False, self._log.barrier())
-        event = self._event(Kind.OBSERVED, key, body)
-        return _Started(True, self._record(event))
+        event = fold.next_event(Kind.OBSERVED, key, body)
+        return _Started(True, self._record(fold, event))
 
     @retry_if_stale
     def observe(
@@ -336,8 +336,8 @@ class Bandit(Displayable):
                 durable = self._log.barrier()
             else:
                 body = {**request, "step": offer.step}
-                event = self._event(Kind.HISTORY, key, body)
-                durable = self._record(event, {request["arms"]: blob})
+                event = fold.next_event(Kind.HISTORY, key, body)
+                durable = self._record(fold, event, {request["arms"]: blob})
         durable.result()
         return earlier is None
 
@@ -359,25 +359,24 @@ class Bandit(Displayable):
             is_open = decision_id in fold.open
             durable = self._log.barrier()
             if is_open:
-                durable = self._record_abandoned(decision_id)
+                durable = self._record_abandoned(fold, decision_id)
         durable.result()
         return is_open
 
-    def _record_abandoned(self, decision_id: str) -> Future[None]:
+    def _record_abandoned(self, fold: Fold, decision_id: str) -> Future[None]:
         key = abandoned_key(decision_id)
-        event = self._event(Kind.ABANDONED, key, {"decision": decision_id})
-        return self._record(event)
+        event = fold.next_event(Kind.ABANDONED, key, {"decision": decision_id})
+        return self._record(fold, event)
 
-    def _abandon_old(self) -> None:
+    def _abandon_old(self, fold: Fold) -> None:
         """Abandon decisions that are older than the spec's ``max_age``."""
-        fold = self._current()
         if fold.spec.max_age is None:
             return
         oldest = clock.time() - fold.spec.max_age
         for decision_id, decision in list(fold.open.items()):
             if decision.time < oldest:
                 # Nobody waits for it: the event that follows is durable only after this one.
-                self._record_abandoned(decision_id)
+                self._record_abandoned(fold, decision_id)
 
     # --- changes of the bandit itself --------------------------------------------------------
 
@@ -394,8 +393,8 @@ class Bandit(Displayable):
             blob = arms_to_bytes(named)
             name = digest(blob)
             self._log.remember_arms(name, named)
-            event = self._numbered_event(Kind.NAMED, {"arms": name})
-            durable = self._record(event, {name: blob})
+            event = fold.numbered_event(Kind.NAMED, {"arms": name})
+            durable = self._record(fold, event, {name: blob})
         durable.result()
 
     def respecify(self, spec: Any) -> None:
@@ -424,10 +423,10 @@ class Bandit(Displayable):
     @retry_if_stale
     def _change_spec(self, kind: Kind, spec: BanditSpec) -> None:
         with self._lock:
-            self._current()
+            fold = self._current()
             self._log.flush()  # the new policy learns from durable events
-            event = self._numbered_event(kind, {"spec": spec.as_json()})
-            durable = self._record(event)
+            event = fold.numbered_event(kind, {"spec": spec.as_json()})
+            durable = self._record(fold, event)
         durable.result()
 
     # --- questions -------------------------------------------------------------------------
@@ -530,19 +529,14 @@ class Bandit(Displayable):
             self._snapshot_seq = self._fold.seq
         return self._fold
 
-    def _event(self, kind: Kind, key: str, body: Mapping[str, Any]) -> Event:
-        next_seq = self._current().seq + 1
-        return Event(seq=next_seq, key=key, kind=kind, time=clock.time(), body=body)
-
-    def _numbered_event(self, kind: Kind, body: Mapping[str, Any]) -> Event:
-        """An event without an id from outside: it is never repeated."""
-        return self._event(kind, f"{kind}/{self._current().seq + 1}", body)
-
     def _record(
-        self, event: Event, blobs: Mapping[str, bytes] | None = None
+        self, fold: Fold, event: Event, blobs: Mapping[str, bytes] | None = None
     ) -> Future[None]:
-        """Apply an event and queue it; the future is done when it is durable."""
-        fold = self._current()
+        """Apply an event and queue it; the future is done when it is durable.
+
+        The fold is the one that the event was made with: another one may have replaced it in the
+        meantime, because the journal could not be written. Then the event fails as well.
+        """
         fold.apply(event)
         durable = self._log.append(event, blobs or {})
 

@@ -6,7 +6,8 @@ and a bandit that restarts goes on as if it had never stopped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time as clock
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -113,6 +114,26 @@ class Fold:
         """Fold every event of the journal that is not yet folded."""
         for event in self._log.events(after=self.seq):
             self.apply(event)
+
+    def next_event(self, kind: Kind, key: str, body: Mapping[str, Any]) -> Event:
+        """The event that may be applied next.
+
+        Args:
+            kind: What happened.
+            key: What identifies it.
+            body: Plain JSON.
+        """
+        now = clock.time()
+        return Event(seq=self.seq + 1, key=key, kind=kind, time=now, body=body)
+
+    def numbered_event(self, kind: Kind, body: Mapping[str, Any]) -> Event:
+        """The next event, without an id from outside: it is never repeated.
+
+        Args:
+            kind: What happened.
+            body: Plain JSON.
+        """
+        return self.next_event(kind, f"{kind}/{self.seq + 1}", body)
 
     def apply(self, event: Event) -> None:
         """Fold the next event.
