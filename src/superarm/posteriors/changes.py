@@ -267,7 +267,7 @@ def _is_late(
     if isinstance(inside, DriftingGP):
         # It would not learn them, so they are no evidence of a change.
         times = keys[:, _TIME]
-        late |= times <= inside._forgotten
+        late |= times <= inside.forgotten_until
     return late
 
 
