@@ -48,7 +48,6 @@ from superarm.core.inputs import (
     as_number,
     as_positions,
     as_vector,
-    is_listed,
     read_only,
     require_choice,
     require_size,
@@ -59,7 +58,7 @@ from superarm.core.locks import exclusive
 from superarm.core.registry import contradiction, register
 from superarm.core.threads import one_blas_thread
 from superarm.kernels import GraphMatern
-from superarm.posteriors.base import GaussianPosterior, Memory, as_noise
+from superarm.posteriors.base import GaussianPosterior, Memory, as_noise, is_empty
 from superarm.roads.energy.scales import Outliers, RoadScales
 from superarm.roads.rows import Column
 
@@ -335,10 +334,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
         keys = self.keys(offer)
-        if pending is None or (is_listed(pending) and not len(pending)):
-            pending_keys = keys[:0]
-        else:
-            pending_keys = self._as_keys(pending)
+        pending_keys = keys[:0] if is_empty(pending) else self._as_keys(pending)
         return RoadBelief(self, keys, pending_keys)
 
     # --- learning --------------------------------------------------------------------------
