@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from superarm.core import Covariance, Floats, Ints
+from superarm.core.growing_cholesky import GrowingCholesky
 from superarm.core.linalg import (
-    GrowingCholesky,
     add_to_diagonal,
     cholesky,
     information,
