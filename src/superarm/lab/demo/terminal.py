@@ -218,7 +218,8 @@ def _rasterise(places: NDArray[np.float64], offsets: Ints) -> tuple[Ints, Ints]:
     dots = np.rint(positions).astype(np.intp)
     edge = np.searchsorted(offsets, start, side="right") - 1
     numbers = np.arange(len(offsets))
-    return dots, np.searchsorted(edge, numbers)
+    begins = np.searchsorted(edge, numbers)
+    return dots, begins
 
 
 class Screen:
