@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from superarm.core import Covariance, Floats, Ints, Offer, Rng, State
 from superarm.core.errors import ForgottenError, InputError
 from superarm.core.inputs import (
-    as_count,
     as_features,
     as_levels,
     as_number,
@@ -440,7 +439,7 @@ class DriftingGP(GaussianPosterior):
 
     def _remember(self, state: State) -> None:
         """Resume with the stored numbers, so that rounding does not grow with restarts."""
-        self.ignored = as_count(state.scalar("ignored"), "ignored", 0, self.count)
+        self.ignored = state.count("ignored", 0, self.count)
         if self.count == self.ignored:
             return
         keys = self._as_keys(state.array("arms"))

@@ -8,7 +8,6 @@ import numpy as np
 
 from superarm.core import Floats, State
 from superarm.core.errors import StateError
-from superarm.core.inputs import as_count, as_features, as_number
 from superarm.posteriors.base import Memory
 from superarm.posteriors.observations import ObservationBuffer, Observations
 
@@ -51,19 +50,17 @@ def with_saved_observations(
     """
     observed = Observations.from_state(state, keys)
     times = times_of(observed.arms)
-    now = as_number(state.scalar("time"), "time")
+    now = state.number("time")
     forgotten = history.forgotten
-    saved_forgotten = state.scalar("forgotten")
-    if saved_forgotten is not None:
-        forgotten = as_number(saved_forgotten, "forgotten", most=now)
-    information = state.scalar("forgotten_information")
-    forgotten_information = as_number(information, "forgotten_information", 0.0)
+    if state.scalar("forgotten") is not None:
+        forgotten = state.number("forgotten", most=now)
+    forgotten_information = state.number("forgotten_information", 0.0)
     has_count = 0 < len(times) <= count
     is_ascending = has_count and not (np.diff(times) < 0.0).any()
     if not (is_ascending and forgotten < times[0] and now == times[-1]):
         raise StateError("this state is damaged: its observations are impossible")
     most_noise = float(observed.noise.min())
-    least_noise = as_number(state.scalar("least_noise"), "least_noise", 0.0, most_noise)
+    least_noise = state.number("least_noise", 0.0, most_noise)
     return history._replace(
         data=ObservationBuffer(*observed),
         least_noise=least_noise,
@@ -98,10 +95,10 @@ def with_saved_forms(
 def _saved_form(state: State, forms: FormFactory, least_noise: float) -> Form | None:
     """The form in a state: of the kind of a new one, or folded; ``None`` for another basis."""
     form = _empty_form(state, forms, least_noise)
-    form.time = as_number(state.scalar("time"), "time", -LATEST, LATEST)
+    form.time = state.number("time", -LATEST, LATEST)
     most_error = TRUNCATION * forms.largest_variance
-    form.error = as_number(state.scalar("error"), "error", 0.0, most_error)
-    form.steps = as_count(state.scalar("steps"), "steps")
+    form.error = state.number("error", 0.0, most_error)
+    form.steps = state.count("steps")
     _set_saved_blocks(form, state)
     return form if form.resume(state) else None
 
@@ -109,12 +106,12 @@ def _saved_form(state: State, forms: FormFactory, least_noise: float) -> Form | 
 def _set_saved_blocks(form: Form, state: State) -> None:
     """Set the mean and the diagonal blocks of Λ that a state holds."""
     s, n = form.shape
-    mean = as_features(state.array("a"), "a", n)
-    reduction = as_features(state.array("known"), "known", n)
+    mean = state.matrix("a", n)
+    reduction = state.matrix("known", n)
     if len(mean) != s or len(reduction) != s * s:
         raise StateError("this state is damaged: it belongs to another kernel of time")
     blocks = reduction.reshape(s, s, n)
-    decay = as_number(state.scalar("left"), "left", LEAST_DECAY, 1.0)
+    decay = state.number("left", LEAST_DECAY, 1.0)
     form.set_blocks(mean.copy(), blocks.copy(), decay)
 
 

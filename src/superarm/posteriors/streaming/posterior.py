@@ -498,9 +498,8 @@ class StreamingGP(KernelPosterior):
         """
         super()._remember(state)
         if self.forget is not None:
-            forgotten = state.scalar("forgotten")
             most = self.count - len(self._data)
-            self.forgotten = as_count(forgotten, "forgotten", 0, most)
+            self.forgotten = state.count("forgotten", 0, most)
         if not self.count:
             return
         in_use = self._check_form_in_use(state)
