@@ -354,15 +354,21 @@ class Fold:
         state = state_from_bytes(snapshot.data)
         state.require(_SNAPSHOT, _SNAPSHOT_SCHEMA, type(self).__name__)
         self.spec = BanditSpec.from_json(state.scalar("spec"))
-        self.policy = self.spec.build_policy().restored(state.part("policy"))
+        policy = self.spec.build_policy()
+        self.policy = policy.restored(state.part("policy"))
         self.steps = state.scalar("steps")
         self.last_action = from_json(state.scalar("last_action"))
-        for decision_id, step, time, unseen in state.scalar("open"):
-            self.open[decision_id] = OpenDecision(step, time, set(unseen))
-        for seq in state.scalar("waiting"):
-            event = next(self._log.events(after=seq - 1))
-            self._waiting.append(self._lesson(event))
+        self._restore_decisions(state)
         if "named" in state.arrays:
             ids = state.scalar("named")
             self.named = Arms(ids=ids, features=state.array("named"))
         self.seq = snapshot.seq
+
+    def _restore_decisions(self, state: State) -> None:
+        """Restore open decisions, and rewards that wait to be learned."""
+        for decision_id, step, time, unseen in state.scalar("open"):
+            self.open[decision_id] = OpenDecision(step, time, set(unseen))
+        for seq in state.scalar("waiting"):
+            later_events = self._log.events(after=seq - 1)
+            event = next(later_events)
+            self._waiting.append(self._lesson(event))
