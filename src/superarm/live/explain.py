@@ -209,12 +209,14 @@ def _rows(posterior: Any, offer: Offer) -> Floats:
     """The rows that the kernel sees of the arms on offer, (n, d); the time comes last."""
     keys = posterior.keys(offer)
     fixed_arms = posterior.parameters().get("arms")
+    rows: Floats
     if fixed_arms is None:
-        rows: Floats = keys
+        rows = keys
         return rows
-    features = np.asarray(fixed_arms)
+    features: Floats = np.asarray(fixed_arms)
     if keys.ndim == 1:
-        return features[keys]
+        rows = features[keys]
+        return rows
     return np.column_stack([features[rows_of(keys)], times_of(keys)])
 
 
