@@ -21,7 +21,7 @@ from superarm.core.capabilities import Forecaster
 from superarm.core.display import Displayable
 from superarm.core.errors import ConflictError, InputError
 from superarm.core.inputs import as_number
-from superarm.core.serialization import to_json
+from superarm.core.serialization import from_json, to_json
 from superarm.posteriors.fitting import FitResult
 
 from .arms import ArmId, as_arms
@@ -432,10 +432,25 @@ def _observed_key(
 def _check_same(earlier: Event, request: Mapping[str, Any], what: str) -> None:
     """Refuse another request under an id that was used before."""
     for name, value in request.items():
-        if encode_body({name: value}) != encode_body({name: earlier.body[name]}):
+        if _comparable(name, value) != _comparable(name, earlier.body[name]):
             raise ConflictError(
                 f"{what}: already recorded with different {name}; use another id"
             )
+
+
+def _comparable(name: str, value: Any) -> str:
+    """A value of a body as text. Rewards are sorted by arm: those of a mapping have no order."""
+    if name == "feedback":
+        feedback: Feedback = from_json(value)
+        order = np.argsort(feedback.positions)
+        noise = feedback.noise_variance
+        in_order = Feedback(
+            positions=feedback.positions[order],
+            rewards=feedback.rewards[order],
+            noise_variance=None if noise is None else noise[order],
+        )
+        value = to_json(in_order)
+    return encode_body({name: value})
 
 
 # --- ids -----------------------------------------------------------------------------------

@@ -12,10 +12,12 @@ from typing import Any
 
 from superarm.core import Arms, Decision, Feedback, Offer, Policy, State
 from superarm.core.errors import ConflictError, InputError, StateError, SuperarmError
+from superarm.core.inputs import require_size
 from superarm.core.serialization import from_json, to_json
 from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.core.streams import stream
 from superarm.policies.base import Learner
+from superarm.posteriors.base import as_noise
 
 from .codec import decided_key
 from .events import Event, Kind
@@ -243,7 +245,7 @@ class Fold:
             self._mark_seen(decision_id, lesson.feedback)
             return
         self._check_in_time(decision_id, lesson)
-        self._waiting.append(lesson)
+        self._wait(lesson)
         self._mark_seen(decision_id, lesson.feedback)
         self._learn_waiting()
 
@@ -252,7 +254,7 @@ class Fold:
         if self.policy.exchangeable:
             self._learn(lesson)
         else:
-            self._waiting.append(lesson)
+            self._wait(lesson)
             self._learn_waiting()
         self.steps = lesson.decision.step
 
@@ -295,6 +297,13 @@ class Fold:
             raise ConflictError(
                 f"the reward of arm {arm!r} in decision {decision_id!r} is already recorded"
             )
+
+    def _wait(self, lesson: Lesson) -> None:
+        """Keep rewards until earlier decisions have theirs; refuse what could not be learned then."""
+        feedback = lesson.feedback
+        require_size(feedback.rewards, "rewards")
+        as_noise(feedback.noise_variance, len(feedback.rewards))
+        self._waiting.append(lesson)
 
     def _learn_waiting(self) -> None:
         """Learn what waited for earlier decisions, in the order of decisions."""
