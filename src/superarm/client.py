@@ -35,8 +35,8 @@ from superarm.core.errors import (
 )
 from superarm.core.inputs import as_number
 from superarm.core.serialization import to_json
+from superarm.live.answers import Answer, Forecast, Recorded, Status, Tell
 from superarm.live.arms import as_arms, is_list_of_ids, plain_id
-from superarm.live.bandit import Answer, Forecast, Recorded, Status, Tell
 from superarm.live.events import Event, Kind
 from superarm.live.explain import ArmReasons, Explanation, Teacher
 from superarm.live.journal import StorageError

@@ -85,18 +85,22 @@ def test_workers_and_resuming_find_the_same_file(
     assert "contains a different run" in other
 
 
-def test_a_named_route_makes_way(cli: Command, town: Any, tmp_path: Path) -> None:
-    """An experiment with its own route runs on another network on request."""
-    own = tmp_path / "own.toml"
-    own.write_text(
-        'id = "own"\nrounds = 3\nseeds = 1\n[problem]\nname = "navigation"\nroute = "monaco-a"\n'
-        "[policies.prior]\n",
+def write_experiment(folder: Path, problem: str) -> Path:
+    """An experiment on roads with these lines about its problem."""
+    path = folder / "own.toml"
+    path.write_text(
+        'id = "own"\nrounds = 3\nseeds = 1\n[problem]\nname = "navigation"\n'
+        f"{problem}\n[policies.prior]\n",
         encoding="utf-8",
     )
-    assert (
-        cli("run", own, "--net", town.net, "--jobs", "1", "-q", "--out", "run").code
-        == 0
-    )
+    return path
+
+
+def test_a_named_route_makes_way(cli: Command, town: Any, tmp_path: Path) -> None:
+    """An experiment with its own route runs on another network on request."""
+    own = write_experiment(tmp_path, 'route = "monaco-a"')
+    run = cli("run", own, "--net", town.net, "--jobs", "1", "-q", "--out", "run")
+    assert run.code == 0
     problem = spec_of("run")["parameters"]["problem"]
     assert spec_of("run")["title"] == "town.net.xml: own"
     assert "<h1>town.net.xml: own</h1>" in Path("run/report.html").read_text(
@@ -109,16 +113,10 @@ def test_a_named_route_makes_way(cli: Command, town: Any, tmp_path: Path) -> Non
 def test_ends_of_another_network_are_forgotten(
     cli: Command, town: Any, tmp_path: Path
 ) -> None:
-    own = tmp_path / "own.toml"
-    own.write_text(
-        'id = "own"\nrounds = 3\nseeds = 1\n[problem]\nname = "navigation"\nnetwork = "city"\n'
-        'start = "r1"\ngoal = "r2"\n[policies.prior]\n',
-        encoding="utf-8",
-    )
-    assert (
-        cli("run", own, "--net", town.net, "--jobs", "1", "-q", "--out", "run").code
-        == 0
-    )
+    ends = 'network = "city"\nstart = "r1"\ngoal = "r2"'
+    own = write_experiment(tmp_path, ends)
+    run = cli("run", own, "--net", town.net, "--jobs", "1", "-q", "--out", "run")
+    assert run.code == 0
     assert "from edge -" in spec_of("run")["settled"][0]["route"]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from summary_keys import SUMMARY_KEYS
 
 from superarm.cli.running import _new_directory
 
@@ -42,16 +43,7 @@ def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(
     )
     result = shell(*args, "--out", "a", "--json")
     summary = result.json()
-    assert list(summary) == [
-        "experiment",
-        "rounds",
-        "seeds",
-        "metrics",
-        "rows",
-        "claims",
-        "not_judged",
-        "out",
-    ]
+    assert list(summary) == SUMMARY_KEYS
     assert (summary["experiment"], summary["rounds"], summary["seeds"]) == (
         "tiny",
         7,

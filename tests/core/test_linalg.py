@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from superarm.core import Floats
 from superarm.core.errors import JitterWarning, NotPositiveDefiniteError
+from superarm.core.growing_cholesky import GrowingCholesky
 from superarm.core.linalg import (
     JITTER_STEPS,
-    GrowingCholesky,
     cholesky,
     leading_root,
     psd_root,

@@ -423,9 +423,10 @@ json_values = st.recursive(
 @given(json_values)
 def test_any_data_are_read_or_refused(data: Any) -> None:
     try:
-        from_json(data)
+        value = from_json(data)
     except StateError:
         return
+    assert same(through(value), value)
 
 
 def test_state_scalars_are_exact_in_bytes() -> None:

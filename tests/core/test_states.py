@@ -468,3 +468,39 @@ def test_a_file_that_is_replaced_keeps_its_mode(mode: int, tmp_path: Path) -> No
     )
     greedy.save(path)
     assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+# --- checked values ------------------------------------------------------------------------
+
+
+def state_with(scalar: Any, array: Any) -> State:
+    return State(
+        kind="example", schema=1, scalars={"x": scalar}, arrays={"x": np.array(array)}
+    )
+
+
+def test_a_state_returns_checked_values() -> None:
+    state = state_with(3, [0, 2])
+    assert state.count("x") == 3
+    assert state.number("x", 0.0, 3.0) == 3.0
+    assert state.positions("x").tolist() == [0, 2]
+    assert state.vector("x", 2).tolist() == [0.0, 2.0]
+    assert state_with(3, [[1.0, 2.0]]).matrix("x", 2).tolist() == [[1.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda state: state.count("x", 0),
+        lambda state: state.number("x", 0.0),
+        lambda state: state.positions("x"),
+        lambda state: state.vector("x"),
+        lambda state: state.matrix("x"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused_by_name(read: Any) -> None:
+    """−1.5 is neither a count nor above 0; an array without an axis is neither a vector nor a matrix."""
+    with pytest.raises(InputError, match=r"^x "):
+        read(state_with(-1.5, np.nan))
+    with pytest.raises(StateError, match="lacks 'x'"):
+        read(State(kind="example", schema=1))

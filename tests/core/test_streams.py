@@ -111,3 +111,10 @@ def test_bad_steps(step: int) -> None:
         Streams(0, "noise").at(step)
     with pytest.raises(InputError, match="step must be"):
         stream(0, "noise", step)
+
+
+@pytest.mark.parametrize("bits", [127, 128, 160, 300])
+def test_seeds_of_many_words(bits: int) -> None:
+    """Words of a seed beyond the fourth are hashed one by one."""
+    seed = 2**bits + 1
+    assert Streams(seed, "noise").at(5).random() == stream(seed, "noise", 5).random()

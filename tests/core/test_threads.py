@@ -291,6 +291,12 @@ def test_both_libraries_are_found() -> None:
         assert [library.get() for library in threads._LIMIT.libraries] == counts()
 
 
+def assert_runs(command: list[str]) -> None:
+    """A subprocess asserts on its own, and exits with 0 where all of that holds."""
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+
+
 def test_scipy_is_detected_when_imported_later() -> None:
     code = """
 import sys, numpy, threadpoolctl
@@ -311,7 +317,7 @@ with blas_threads_for(1):
     assert counts() == {1}, counts()
 assert counts() == {3}
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert_runs([sys.executable, "-c", code])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no forks")
@@ -361,7 +367,7 @@ over.set()
 thread.join()
 assert counts() == {3} and _LIMIT.calls == 0
 """
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+    assert_runs([sys.executable, "-W", "ignore", "-c", code])
 
 
 # --- what users call ---------------------------------------------------------------------

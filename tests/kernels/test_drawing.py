@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 from superarm.core import Arms, Floats, Offer
-from superarm.core.errors import InputError
+from superarm.core.errors import InputError, NotPositiveDefiniteError
 from superarm.core.streams import stream
 from superarm.kernels import (
     GraphMatern,
@@ -68,6 +68,22 @@ def test_singular_prior_is_drawn_with_truncated_rank() -> None:
     normals = np.random.default_rng(0).standard_normal((2, 82))
     draws = prior_root(SquaredExponential(), twice, "…").times(normals)
     np.testing.assert_allclose(draws[:, :41], draws[:, 41:], atol=1e-6)
+
+
+class Undefined:
+    """A kernel that is NaN everywhere, as one that divides zero by zero."""
+
+    def __call__(self, X: Floats, Y: Floats | None = None) -> Floats:
+        return np.full((len(X), len(X if Y is None else Y)), np.nan)
+
+    def diag(self, X: Floats) -> Floats:
+        return np.full(len(X), np.nan)
+
+
+def test_prior_that_is_not_finite_is_refused() -> None:
+    """Not every LAPACK reports NaN: some return a factor of NaN and no error."""
+    with pytest.raises(NotPositiveDefiniteError, match="largest variance nan"):
+        DenseRoot(Undefined(), ARMS)
 
 
 def test_too_many_arms_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

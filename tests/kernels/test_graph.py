@@ -131,6 +131,28 @@ def test_selected_inversion_is_the_inverses_diagonal(
     assert np.array_equal(np.sort(plan[0]), np.arange(n))
 
 
+def filled_rows(matrix: Any) -> list[list[int]]:
+    """Rows below the diagonal of every column of the factor, ascending, by elimination."""
+    pattern = matrix.toarray() != 0.0
+    n = len(pattern)
+    reached: list[list[int]] = []
+    for column in range(n):
+        below = column + 1 + np.flatnonzero(pattern[column + 1 :, column])
+        pattern[np.ix_(below, below)] = True  # they are neighbours from now on
+        reached.append(below.tolist())
+    return reached
+
+
+def test_fronts_reach_the_rows_of_their_last_column_in_ascending_order() -> None:
+    n = 150
+    A = (laplacian(n, 260) + 0.5 * eye_array(n)).tocsc()
+    plan = plan_elimination(A)
+    reached = filled_rows(A[plan.order][:, plan.order])
+    assert len(plan.fronts) > 5
+    for front in plan.fronts:
+        assert front.rows.tolist() == reached[front.stop - 1]
+
+
 @pytest.mark.parametrize("side", [12, 40])
 def test_the_diagonal_of_a_grid_is_that_of_solves(side: int) -> None:
     """Fronts of many sizes: a lattice, whose separators grow with it."""

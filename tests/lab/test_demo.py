@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from rich.console import Console
+from summary_keys import SUMMARY_KEYS
 
 from superarm.core.errors import ConflictError
 from superarm.lab import demo
@@ -180,18 +181,7 @@ def test_a_second_demo_replaces_the_first(
     )
     assert (len(done.stdout.splitlines()), done.stderr) == (1, "")
     summary = json.loads(done.stdout)
-    keys = [
-        "experiment",
-        "rounds",
-        "seeds",
-        "metrics",
-        "rows",
-        "claims",
-        "not_judged",
-        "out",
-    ]
-    keys += ["trips", "conclusion"]
-    assert list(summary) == keys
+    assert list(summary) == [*SUMMARY_KEYS, "trips", "conclusion"]
     assert [row["energy_wh"] for row in summary["trips"]] == sorted(
         row["energy_wh"] for row in summary["trips"]
     )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sample_trees import any_tree
 from scipy.optimize import linprog
 
 from superarm.core import Floats
@@ -50,24 +51,6 @@ def make_metric(kind: str, n: int, seed: int) -> ActionMetric:
 
 
 metrics = st.builds(make_metric, st.sampled_from(KINDS), st.integers(2, 12), seeds)
-
-
-def random_tree(n: int, seed: int) -> Tree:
-    """Any tree over n actions; siblings weigh different amounts."""
-    source = rng(seed)
-    parent, weight, leaves, waiting = [-1], [0.0], [], [(0, n)]
-    for vertex, size in waiting:  # grows as it is read, so level by level
-        if size == 1:
-            leaves.append(vertex)
-            continue
-        cuts = source.choice(
-            np.arange(1, size), size=source.integers(1, size), replace=False
-        )
-        for begin, end in pairwise([0, *np.sort(cuts).tolist(), size]):
-            parent.append(vertex)
-            weight.append((weight[vertex] or 1.0) * source.uniform(0.2, 1.0))
-            waiting.append((len(parent) - 1, end - begin))
-    return Tree(parent=parent, weight=weight, leaf=source.permutation(leaves))  # type: ignore[arg-type]
 
 
 # --- slow, and certain ---------------------------------------------------------------------------
@@ -358,7 +341,7 @@ def test_mean_over_many_trees_is_within_the_theorem(kind: str) -> None:
 
 # --- trees as arrays -----------------------------------------------------------------------------
 
-trees = st.builds(random_tree, st.integers(1, 12), seeds)
+trees = st.builds(any_tree, st.integers(1, 12), seeds)
 
 
 @given(tree=trees)
@@ -401,7 +384,7 @@ def cheapest_transport(one: Floats, other: Floats, distances: Floats) -> float:
     return float(linprog(distances.ravel(), **equal, method="highs").fun)
 
 
-@given(tree=st.builds(random_tree, st.integers(2, 7), seeds), seed=seeds)
+@given(tree=st.builds(any_tree, st.integers(2, 7), seeds), seed=seeds)
 @settings(max_examples=40)
 def test_the_distance_of_distributions_is_that_of_the_cheapest_transport(
     tree: Tree, seed: int
@@ -416,7 +399,7 @@ def test_the_distance_of_distributions_is_that_of_the_cheapest_transport(
     assert tree.distance(one, one) == 0.0
 
 
-@given(tree=st.builds(random_tree, st.integers(2, 7), seeds))
+@given(tree=st.builds(any_tree, st.integers(2, 7), seeds))
 def test_certain_places_are_as_far_apart_as_actions(tree: Tree) -> None:
     certain = np.eye(len(tree))
     distances = [[tree.distance(one, other) for other in certain] for one in certain]

@@ -297,7 +297,9 @@ def test_oracles_are_compared_by_the_objective_of_their_contract() -> None:
 
 def test_the_contracts_need_no_pytest() -> None:
     code = "import sys; sys.modules['pytest'] = None; import superarm.testing"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    command = [sys.executable, "-c", code]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
 
 
 # --- one broken promise at a time ----------------------------------------------------------

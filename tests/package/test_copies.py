@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core import Feedback
+from superarm.core import Decision, Feedback, Offer
 from superarm.core.registry import build, names
 from superarm.kernels import GraphMatern
 from superarm.oracles import TopK
@@ -114,14 +114,13 @@ def test_problems(name: str, duplicate: Duplicate) -> None:
         np.testing.assert_array_equal(other.means(same), world.means(offer))
 
 
-@ways
-@pytest.mark.parametrize("name", [*ROADS, "random", "benchmark"])
-def test_copied_road_policies_decide_alike(name: str, duplicate: Duplicate) -> None:
-    world = road_world()
-    arguments = {"model": world.model} | (
-        {"problem": world} if name == "benchmark" else {}
-    )
-    policy = build("policy", {"name": name, **OPTIONS.get(name, {})}, **arguments)
+def assert_copy_decides_alike(
+    world: Any,
+    policy: Any,
+    duplicate: Duplicate,
+    feedback: Callable[[Offer, Decision], Feedback],
+) -> None:
+    """A copy from the middle of a run decides as the original in every later round."""
     policies = [policy]
     for step in range(1, 7):
         if step == 4:
@@ -133,10 +132,25 @@ def test_copied_road_policies_decide_alike(name: str, duplicate: Duplicate) -> N
         for twin, decision in zip(policies, decisions, strict=True):
             np.testing.assert_array_equal(decision.positions, decisions[0].positions)
             twin.commit(decision)
-            rewards = world.means(offer)[decision.positions]
-            seen = Feedback(positions=decision.positions, rewards=rewards)
+            seen = feedback(offer, decision)
             twin.learn(offer, decision, seen, np.random.default_rng(step))
     assert len(policies) == 2
+
+
+@ways
+@pytest.mark.parametrize("name", [*ROADS, "random", "benchmark"])
+def test_copied_road_policies_decide_alike(name: str, duplicate: Duplicate) -> None:
+    world = road_world()
+    arguments = {"model": world.model} | (
+        {"problem": world} if name == "benchmark" else {}
+    )
+    policy = build("policy", {"name": name, **OPTIONS.get(name, {})}, **arguments)
+
+    def feedback(offer: Offer, decision: Decision) -> Feedback:
+        rewards = world.means(offer)[decision.positions]
+        return Feedback(positions=decision.positions, rewards=rewards)
+
+    assert_copy_decides_alike(world, policy, duplicate, feedback)
 
 
 def fleet_world() -> Any:
@@ -165,21 +179,9 @@ def test_fleets(duplicate: Duplicate) -> None:
 def test_copied_fleet_policies_decide_alike(name: str, duplicate: Duplicate) -> None:
     world = fleet_world()
     policy = build("policy", {"name": name, **OPTIONS.get(name, {})}, model=world.model)
-    policies = [policy]
-    for step in range(1, 7):
-        if step == 4:
-            policies.append(duplicate(policy))
-        offer = world.offer(step)
-        decisions = [
-            twin.decide(offer, np.random.default_rng(step)) for twin in policies
-        ]
-        for twin, decision in zip(policies, decisions, strict=True):
-            np.testing.assert_array_equal(decision.positions, decisions[0].positions)
-            twin.commit(decision)
-            seen = world.feedback(
-                offer, decision, world.noise(offer, np.random.default_rng(0))
-            )
-            twin.learn(
-                offer, decision, replace(seen, delays=None), np.random.default_rng(step)
-            )
-    assert len(policies) == 2
+
+    def feedback(offer: Offer, decision: Decision) -> Feedback:
+        noise = world.noise(offer, np.random.default_rng(0))
+        return replace(world.feedback(offer, decision, noise), delays=None)
+
+    assert_copy_decides_alike(world, policy, duplicate, feedback)

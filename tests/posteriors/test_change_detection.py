@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sample_posteriors import fading_kernel, rough_kernel
 
 from superarm.core import Arms, Feedback, Floats, Offer
 from superarm.core.errors import InputError, StateError
 from superarm.core.states import state_from_bytes, state_to_bytes
-from superarm.kernels import Matern, SquaredExponential, Temporal
+from superarm.kernels import SquaredExponential, Temporal
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy, wrapped
 from superarm.posteriors import (
@@ -27,10 +28,8 @@ from superarm.rules import UCB, Fixed
 
 NOISE = 0.05
 ARMS = np.random.default_rng(0).random((6, 2))
-KERNEL = Matern(nu=1.5, lengthscale=0.4)
-FADING = Matern(nu=1.5, lengthscale=0.4, columns=(0, 1)) * Temporal(
-    epsilon=0.02, column=2
-)
+KERNEL = rough_kernel(0.4)
+FADING = fading_kernel(0.4, epsilon=0.02)
 INSIDE: dict[str, Any] = {
     "finite": lambda: FiniteGP(KERNEL, ARMS, NOISE),
     "streaming": lambda: StreamingGP(KERNEL, NOISE),

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 from sample_posteriors import Maker, posterior_makers
 from scipy.sparse import csc_array
+from waiting_kernel import WaitingKernel
 
 from superarm.core import Arms, Floats, Offer
 from superarm.core.errors import InterruptedUpdateError
@@ -261,24 +262,6 @@ def test_hundreds_of_forked_children_have_consistent_copies(name: str) -> None:
     assert torn_forks(name, count=300, seconds=2.0) == []
 
 
-class Gate:
-    """A kernel of the user's own that waits in the middle of an update."""
-
-    def __init__(self) -> None:
-        self.armed = False
-        self.entered, self.go_on = threading.Event(), threading.Event()
-
-    def __call__(self, X: Any, Y: Any = None) -> Floats:
-        if self.armed:
-            self.armed = False
-            self.entered.set()
-            assert self.go_on.wait(60.0)
-        return ROUGH(X, Y)
-
-    def diag(self, X: Any) -> Floats:
-        return ROUGH.diag(X)
-
-
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forks that wait for no thread."""
@@ -289,7 +272,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_impatient")
 def test_forked_child_rejects_a_half_written_posterior() -> None:
     """A thread writes for longer than a fork waits."""
-    gate = Gate()
+    gate = WaitingKernel(ROUGH)
     busy, idle = StreamingGP(gate, 0.1, form="cholesky"), StreamingGP(ROUGH, 0.1)
     for posterior in (busy, idle):
         posterior.observe(FEATURES[:2], [1.0, 2.0])
@@ -335,14 +318,14 @@ def test_forked_child_rejects_a_half_written_posterior() -> None:
 def test_thread_that_forks_while_writing_continues_in_the_child() -> None:
     outcomes: list[str | None] = []
 
-    class Forking(Gate):
+    class Forking(WaitingKernel):
         def __call__(self, X: Any, Y: Any = None) -> Floats:
             if self.armed:
                 self.armed = False
                 outcomes.append(in_child(lambda: None))
-            return ROUGH(X, Y)
+            return self.kernel(X, Y)
 
-    kernel = Forking()
+    kernel = Forking(ROUGH)
     posterior = StreamingGP(kernel, 0.1, form="cholesky")
     posterior.observe(FEATURES[:1], [1.0])
     kernel.armed = True

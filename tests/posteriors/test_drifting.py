@@ -162,17 +162,17 @@ def test_late_feedback_resumes_from_a_checkpoint(form: Any) -> None:
     for place in range(400):
         if place not in late:
             gp.observe(keys[place : place + 1], rewards[place : place + 1])
-    ages = [400 - checkpoint.steps for checkpoint in gp._checkpoints]
+    ages = [400 - checkpoint.steps for checkpoint in gp._history.checkpoints]
     assert len(ages) <= 10
     assert min(ages) <= 52  # the 20 that are missing, and 32
     steps: list[int] = []
-    fold = gp._fold
+    fold = gp._learner._fold
 
     def count_text(form: Any, since: Any, checkpoints: Any) -> Any:
         steps.append(len(since.noise))
         return fold(form, since, checkpoints)
 
-    cast(Any, gp)._fold = count_text
+    cast(Any, gp._learner)._fold = count_text
     for place in np.sort(late)[::-1]:
         gp.observe(keys[place : place + 1], rewards[place : place + 1])
     assert steps[0] <= 5 + 2 * 32 + 20
@@ -248,11 +248,11 @@ def test_memory_stays_bounded(at_once: int) -> None:
         )
         sizes.append(len(gp.remembered.noise))
     assert 268 <= max(sizes[len(sizes) // 2 :]) <= 2 * 268 + 4 * 32
-    assert len(gp._checkpoints) <= 12
+    assert len(gp._history.checkpoints) <= 12
     still = DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.0))
     for step in range(3000):
         still.observe([[step % 25, step]], [1.0])
-    ages = [3000 - checkpoint.steps for checkpoint in still._checkpoints]
+    ages = [3000 - checkpoint.steps for checkpoint in still._history.checkpoints]
     assert len(ages) <= 2 * 12
     assert all(older <= 2 * younger + 64 for older, younger in pairwise(ages))
 
@@ -558,7 +558,7 @@ def rounds_past_a_checkpoint(form: Any, at_once: int) -> DriftingGP:
             np.column_stack([rows, np.full(at_once, time)]),
             rng.standard_normal(at_once),
         )
-    assert gp._checkpoints[-1].time == 31.0
+    assert gp._history.checkpoints[-1].time == 31.0
     return gp
 
 

@@ -18,7 +18,7 @@ from superarm.posteriors import DriftingGP, FiniteGP, StreamingGP
 from superarm.posteriors.finite.batch import Batch
 from superarm.posteriors.finite.loops import PENDING
 from superarm.posteriors.finite.visited import VisitedEngine
-from superarm.posteriors.streaming.posterior import _places
+from superarm.posteriors.streaming.row_lookup import find_rows
 
 NOISE = 0.03
 
@@ -332,7 +332,7 @@ def test_rows_are_found_by_their_bytes(
         )
 
     there, queries = rows(among), rows(wanted)
-    places = _places(queries, there)
+    places = find_rows(queries, there)
     slow = [
         next((i for i, row in enumerate(there) if (row == query).all()), None)
         for query in queries
@@ -341,7 +341,7 @@ def test_rows_are_found_by_their_bytes(
 
 
 def test_rows_without_columns_are_not_looked_for() -> None:
-    assert _places(np.empty((1, 0)), np.empty((2, 0))) is None
+    assert find_rows(np.empty((1, 0)), np.empty((2, 0))) is None
 
 
 # --- checks at the door --------------------------------------------------------------------

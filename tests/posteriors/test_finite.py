@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compare_posteriors import assert_prediction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,19 +55,8 @@ def merged(
     )
 
 
-def assert_posterior(
-    gp: FiniteGP, expected: JointPrediction, scale: float = 1.0, tolerance: float = 1e-9
-) -> None:
-    everyone = np.arange(len(gp.arms))
-    mean, std = gp.predict(everyone)
-    joint = gp.predict(everyone, return_cov=True)
-    assert isinstance(joint, JointPrediction)
-    size = np.abs(expected.mean).max() + np.sqrt(scale)
-    np.testing.assert_allclose(mean, expected.mean, rtol=0, atol=tolerance * size)
-    np.testing.assert_allclose(joint.cov, expected.cov, rtol=0, atol=tolerance * scale)
-    np.testing.assert_allclose(
-        std**2, np.diagonal(expected.cov), rtol=0, atol=tolerance * scale
-    )
+def assert_posterior(gp: FiniteGP, expected: JointPrediction, **limits: float) -> None:
+    assert_prediction(gp, np.arange(len(gp.arms)), expected, **limits)
 
 
 # --- the forms are one posterior -----------------------------------------------------------

@@ -169,7 +169,7 @@ def assert_alike(actual: Known, expected: Known) -> None:
 def test_update_is_atomic_under_any_interrupt(
     name: str, lesson: str, settings: dict[str, Any]
 ) -> None:
-    interrupt_everywhere(name, lesson, settings)
+    assert_atomic_everywhere(name, lesson, settings)
 
 
 @pytest.mark.slow
@@ -179,10 +179,10 @@ def test_update_is_atomic_under_any_interrupt(
 def test_every_update_is_atomic_under_any_interrupt(
     name: str, lesson: str, settings: dict[str, Any]
 ) -> None:
-    interrupt_everywhere(name, lesson, settings)
+    assert_atomic_everywhere(name, lesson, settings)
 
 
-def interrupt_everywhere(name: str, lesson: str, settings: dict[str, Any]) -> None:
+def assert_atomic_everywhere(name: str, lesson: str, settings: dict[str, Any]) -> None:
     observed = LESSONS[lesson]
     noise = [1e-7] * len(observed.rows) if name == "little noise" else None
     before = ROOTS[name](settings)

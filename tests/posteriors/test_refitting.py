@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sample_posteriors import fading_kernel, rough_kernel
 
 import superarm.posteriors.refitting as module
 from superarm.core import Arms, Floats, Offer
@@ -21,7 +22,6 @@ from superarm.kernels import (
     Columns,
     Empirical,
     Linear,
-    Matern,
     Periodic,
     Product,
     SquaredExponential,
@@ -42,10 +42,8 @@ from superarm.posteriors import (
 
 NOISE = 0.05
 ARMS = np.random.default_rng(0).random((8, 2))
-KERNEL = Matern(nu=1.5, lengthscale=0.4)
-FADING = Matern(nu=1.5, lengthscale=0.4, columns=(0, 1)) * Temporal(
-    epsilon=0.05, column=2
-)
+KERNEL = rough_kernel(0.4)
+FADING = fading_kernel(0.4, epsilon=0.05)
 DRIFT = Temporal(epsilon=0.05)
 INSIDE: dict[str, Any] = {
     "finite": lambda: FiniteGP(KERNEL, ARMS, NOISE, np.linspace(-1.0, 1.0, 8)),

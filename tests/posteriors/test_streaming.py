@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compare_posteriors import assert_prediction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,25 +68,6 @@ def naive(
     )
 
 
-def assert_posterior(
-    gp: StreamingGP,
-    queries: Floats,
-    expected: JointPrediction,
-    scale: float = 1.0,
-    tolerance: float = 1e-9,
-) -> None:
-    """Mean relative to its own size, covariance relative to the prior's."""
-    mean, std = gp.predict(queries)
-    joint = gp.predict(queries, return_cov=True)
-    assert isinstance(joint, JointPrediction)
-    size = np.abs(expected.mean).max() + np.sqrt(scale)
-    np.testing.assert_allclose(mean, expected.mean, rtol=0, atol=tolerance * size)
-    np.testing.assert_allclose(joint.cov, expected.cov, rtol=0, atol=tolerance * scale)
-    np.testing.assert_allclose(
-        std**2, np.diagonal(expected.cov), rtol=0, atol=tolerance * scale
-    )
-
-
 # --- every way gives the same posterior ----------------------------------------------------
 
 
@@ -117,7 +99,7 @@ def test_incremental_equals_a_fresh_solve(
     queries = np.vstack([pool, rng.random((3, 2))])
     known = prior if prior is not None else lambda X: np.full(len(X), mean)
     expected = naive(SMOOTH, X, y, noise, queries, known)
-    assert_posterior(gp, queries, expected, scale=1.5)
+    assert_prediction(gp, queries, expected, scale=1.5)
     means = naive(SMOOTH, X, y, noise, X, known).mean
     assert gp.incumbent == pytest.approx(means.max(), abs=1e-9)
     assert gp.belief(
@@ -147,7 +129,7 @@ def test_auto_turns_to_the_finite_rank_form_and_stays_exact(kernel: Any) -> None
     assert fixed.tolerance == 0.0
     joint = fixed.predict(queries, return_cov=True)
     assert isinstance(joint, JointPrediction)
-    assert_posterior(
+    assert_prediction(
         auto, queries, joint, scale=float(kernel.diag(queries).max()), tolerance=1e-9
     )
     assert auto.information_gain == pytest.approx(fixed.information_gain, rel=1e-10)
@@ -163,10 +145,10 @@ def test_an_outgrown_box_stays_exact() -> None:
     assert gp.form == "finite-rank"
     outside = np.array([[1.8, -0.5], [0.5, 0.5]])
     noise = np.full(200, 0.1)
-    assert_posterior(gp, outside, naive(SMOOTH, X, y, noise, outside), scale=1.5)
+    assert_prediction(gp, outside, naive(SMOOTH, X, y, noise, outside), scale=1.5)
     gp.observe(outside, [0.3, 0.4])
     more = np.vstack([X, outside]), np.append(y, [0.3, 0.4]), np.full(202, 0.1)
-    assert_posterior(gp, outside, naive(SMOOTH, *more, outside), scale=1.5)
+    assert_prediction(gp, outside, naive(SMOOTH, *more, outside), scale=1.5)
 
 
 def test_outliers_return_the_posterior_to_the_cholesky_form() -> None:
@@ -178,13 +160,13 @@ def test_outliers_return_the_posterior_to_the_cholesky_form() -> None:
     before = state_bytes(gp.state())
     outlier = np.array([[400.0, -300.0], [0.5, 0.5]])
     noise = np.full(200, 0.1)
-    assert_posterior(gp, outlier, naive(SMOOTH, X, y, noise, outlier), scale=1.5)
+    assert_prediction(gp, outlier, naive(SMOOTH, X, y, noise, outlier), scale=1.5)
     assert gp.form == "finite-rank"  # a question changes nothing
     assert state_bytes(gp.state()) == before
     gp.observe(outlier, [5.0, 0.0])
     assert gp.form == "cholesky"  # no features reach that far at a sensible rank
     more = np.vstack([X, outlier]), np.append(y, [5.0, 0.0]), np.full(202, 0.1)
-    assert_posterior(gp, outlier, naive(SMOOTH, *more, outlier), scale=1.5)
+    assert_prediction(gp, outlier, naive(SMOOTH, *more, outlier), scale=1.5)
 
 
 def test_distant_query_does_not_change_a_belief() -> None:
@@ -206,7 +188,7 @@ def test_finite_rank_form_answers_distant_queries() -> None:
     gp = StreamingGP(SMOOTH, 0.1, form="finite-rank")
     gp.observe(X, y)
     far = np.array([[500.0, 500.0]])
-    assert_posterior(gp, far, naive(SMOOTH, X, y, np.full(30, 0.1), far), scale=1.5)
+    assert_prediction(gp, far, naive(SMOOTH, X, y, np.full(30, 0.1), far), scale=1.5)
     with pytest.raises(InputError, match="use form='auto'"):
         gp.observe(far, [1.0])
     assert gp.count == 30
@@ -293,7 +275,7 @@ def test_long_streams_do_not_drift(form: Any) -> None:
         gp.observe(X[block], y[block])
     queries = rng.random((50, 2))
     expected = naive(SMOOTH, X, y, np.full(len(X), 0.01), queries)
-    assert_posterior(gp, queries, expected, scale=1.5, tolerance=1e-8)
+    assert_prediction(gp, queries, expected, scale=1.5, tolerance=1e-8)
 
 
 @pytest.mark.slow
@@ -309,7 +291,7 @@ def test_thirty_thousand_rounds_do_not_drift() -> None:
     assert gp.form == "finite-rank"
     counts = np.bincount(rows, minlength=60)
     means = np.bincount(rows, y, 60) / counts
-    assert_posterior(
+    assert_prediction(
         gp,
         arms,
         naive(SMOOTH, arms, means, 0.1 / counts, arms),
@@ -361,7 +343,7 @@ def test_little_noise(noise: float) -> None:
     joint = one.predict(queries, return_cov=True)
     assert isinstance(joint, JointPrediction)
     # A solve with condition number N/noise loses that many digits of the mean.
-    assert_posterior(other, queries, joint, tolerance=max(1e-10, 1e-15 * 300 / noise))
+    assert_prediction(other, queries, joint, tolerance=max(1e-10, 1e-15 * 300 / noise))
 
 
 def in_fifty_digits(
@@ -459,7 +441,7 @@ def test_one_observation_with_hardly_any_noise_ends_the_finite_rank_form() -> No
     expected = naive(
         SquaredExponential(), np.vstack([X, [[0.5]]]), np.append(y, 0.3), noise, X[:5]
     )
-    assert_posterior(gp, X[:5], expected)
+    assert_prediction(gp, X[:5], expected)
     before = state_bytes(forced.state())
     for arms, noises in (
         ([[0.5]], [1e-13]),
@@ -570,7 +552,7 @@ def test_it_predicts_as_scikit_learn_does(name: str, sk: Any, regressor: Any) ->
     for start in range(0, 40, 8):
         gp.observe(X[start : start + 8], y[start : start + 8])
     mean, cov = reference.predict(queries, return_cov=True)
-    assert_posterior(
+    assert_prediction(
         gp, queries, JointPrediction(mean, cov), scale=float(kernel.diag(queries).max())
     )
 
@@ -581,7 +563,7 @@ def test_our_kernels_predict_alike_in_scikit_learn(regressor: Any) -> None:
     reference = regressor(ROUGH.as_sklearn(), alpha=0.1, optimizer=None).fit(X, y)
     gp = StreamingGP(ROUGH, 0.1)
     gp.observe(X, y)
-    assert_posterior(
+    assert_prediction(
         gp, queries, JointPrediction(*reference.predict(queries, return_cov=True))
     )
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sample_posteriors import Maker, posterior_makers
+from waiting_kernel import WaitingKernel
 
 from superarm.core import Arms, Floats, Offer
 from superarm.core.locks import ReadWriteLock, consistent_read
@@ -144,26 +145,8 @@ def test_readers_see_a_state_between_two_changes(name: str) -> None:
     np.testing.assert_allclose(read[-1], known[-1], atol=1e-7)
 
 
-class _Gate:
-    """A kernel of the user's own that waits, once, in the middle of an observation."""
-
-    def __init__(self) -> None:
-        self.armed = False
-        self.entered, self.go_on = threading.Event(), threading.Event()
-
-    def __call__(self, X: Any, Y: Any = None) -> Floats:
-        if self.armed:
-            self.armed = False
-            self.entered.set()
-            assert self.go_on.wait(60.0)
-        return ROUGH(X, Y)
-
-    def diag(self, X: Any) -> Floats:
-        return ROUGH.diag(X)
-
-
 def test_reader_waits_for_the_writer() -> None:
-    gate = _Gate()
+    gate = WaitingKernel(ROUGH)
     gp = StreamingGP(gate, NOISE, form="cholesky")
     gp.observe(ARMS[:2], [1.0, -1.0])
     answers: list[Floats] = []
@@ -184,7 +167,7 @@ def test_reader_waits_for_the_writer() -> None:
 
 
 def test_overtaken_prediction_is_recomputed() -> None:
-    gate = _Gate()
+    gate = WaitingKernel(ROUGH)
     gp = StreamingGP(gate, NOISE, form="cholesky")
     gp.observe(ARMS[:2], [1.0, -1.0])
     answers: list[Floats] = []

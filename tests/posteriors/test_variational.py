@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edge_data import EDGES, batch_rng, edge_data, network_arms, network_kernel
 from scipy.sparse import csc_array
 
 from superarm.core import Floats
 from superarm.core.errors import InputError
-from superarm.kernels import Empirical, GraphMatern, Kernel, Matern, SquaredExponential
+from superarm.kernels import GraphMatern, Kernel, Matern, SquaredExponential
 from superarm.posteriors import (
     FiniteGP,
     SparseVariational,
@@ -31,33 +32,6 @@ from superarm.posteriors.variational.steps import (
     noise_ratio,
     point_gradient,
 )
-
-EDGES = 12
-
-
-def chance() -> np.random.Generator:
-    """What batches are drawn with."""
-    return np.random.default_rng(0)
-
-
-def network_kernel() -> Kernel:
-    """k_G·k_f + k′_f, as on roads: a covariance over edge numbers in column 0 and two features."""
-    root = np.random.default_rng(9).standard_normal((EDGES, EDGES))
-    graph = root @ root.T / EDGES + 0.3 * np.eye(EDGES)
-    features = Matern(nu=2.5, lengthscale=1.0, columns=(1, 2))
-    return Empirical(covariance=graph) * features + Matern(
-        nu=2.5, lengthscale=0.7, columns=(1, 2)
-    )
-
-
-def network_arms(rng: np.random.Generator) -> Floats:
-    return np.column_stack([np.arange(EDGES), rng.standard_normal((EDGES, 2))])
-
-
-def data(count: int, seed: int = 0) -> tuple[Floats, Floats, Floats]:
-    rng = np.random.default_rng(seed)
-    rows = network_arms(rng)[rng.integers(0, EDGES, count)]
-    return rows, rng.standard_normal(count), rng.uniform(0.05, 0.3, count)
 
 
 def lower_bound(q: VariationalDistribution, kernel: Any, batch: Batch) -> float:
@@ -104,7 +78,7 @@ def assert_same_moments(one: Any, other: Any, rows: Floats, tolerance: float) ->
 def test_at_rate_one_with_everything_inducing_it_is_exact(
     discrete: tuple[int, ...],
 ) -> None:
-    rows, rewards, noise = data(60)
+    rows, rewards, noise = edge_data(60)
     kernel = network_kernel()
 
     def prior(arms: Floats) -> Floats:
@@ -116,7 +90,7 @@ def test_at_rate_one_with_everything_inducing_it_is_exact(
     exact = StreamingGP(kernel, 0.1, prior)
     for part in np.split(np.arange(60), 12):
         for posterior in (gp, exact):
-            posterior.observe(rows[part], rewards[part], noise[part], rng=chance())
+            posterior.observe(rows[part], rewards[part], noise[part], rng=batch_rng())
         assert_same_moments(gp, exact, network_arms(np.random.default_rng(0)), 1e-9)
     assert gp.information_gain == pytest.approx(exact.information_gain, abs=1e-9)
     assert gp.incumbent == pytest.approx(exact.incumbent, abs=1e-9)
@@ -124,24 +98,24 @@ def test_at_rate_one_with_everything_inducing_it_is_exact(
 
 
 def test_natural_steps_converge_to_the_exact_posterior() -> None:
-    rows, rewards, noise = data(80, seed=3)
+    rows, rewards, noise = edge_data(80, seed=3)
     kernel = network_kernel()
     exact = StreamingGP(kernel, 0.1)
     exact.observe(rows, rewards, noise)
     gp = SparseVariational(kernel, 0.1, steps=250, natural_rate=0.1, adam_rate=0.0)
     for part in np.split(np.arange(80), 4):
-        gp.observe(rows[part], rewards[part], noise[part], rng=chance())
+        gp.observe(rows[part], rewards[part], noise[part], rng=batch_rng())
     assert_same_moments(gp, exact, network_arms(np.random.default_rng(3)), 1e-8)
 
 
 @pytest.mark.parametrize("inducing", [6, EDGES])
 def test_points_move_only_in_continuous_columns(inducing: int) -> None:
-    rows, rewards, noise = data(80, seed=4)
+    rows, rewards, noise = edge_data(80, seed=4)
     kernel = network_kernel()
     gp = SparseVariational(
         kernel, 0.1, inducing=inducing, steps=150, discrete_columns=(0,)
     )
-    gp.observe(rows, rewards, noise, rng=chance())
+    gp.observe(rows, rewards, noise, rng=batch_rng())
     arms = network_arms(np.random.default_rng(4))
     edges = gp.inducing_points[:, 0].astype(int)
     np.testing.assert_array_equal(gp.inducing_points[:, 0], edges)
@@ -166,7 +140,7 @@ def test_fewer_points_are_titsias_closed_form() -> None:
     gp = SparseVariational(
         kernel, 0.1, 0.2, inducing=6, natural_rate=1.0, adam_rate=0.0
     )
-    gp.observe(rows, rewards, noise, rng=chance())
+    gp.observe(rows, rewards, noise, rng=batch_rng())
     Z = gp.inducing_points
     assert len(Z) == 6
     K, cross = kernel(Z), kernel(Z, rows)
@@ -200,11 +174,11 @@ def test_on_a_graph_matern_kernel_it_converges_to_the_exact_posterior() -> None:
     graph = GraphMatern(csc_array(incidence @ incidence.T))
     features = Matern(nu=2.5, columns=(1, 2))
     kernel = 0.5 * graph * features + 0.5 * features
-    rows, rewards, noise = data(90, seed=11)
+    rows, rewards, noise = edge_data(90, seed=11)
     gp = SparseVariational(kernel, 0.1, steps=40, batch=90, discrete_columns=(0,))
     exact = FiniteGP(kernel, network_arms(np.random.default_rng(11)), 0.1)
     for part in np.split(np.arange(90), 6):
-        gp.observe(rows[part], rewards[part], noise[part], rng=chance())
+        gp.observe(rows[part], rewards[part], noise[part], rng=batch_rng())
         exact.observe(rows[part, 0].astype(int), rewards[part], noise[part])
     # Adam's moves while arms still came are small here; at rest q is exact up to them.
     assert (
@@ -215,9 +189,9 @@ def test_on_a_graph_matern_kernel_it_converges_to_the_exact_posterior() -> None:
         kernel, 0.1, steps=40, adam_rate=0.0, discrete_columns=(0,)
     )
     for part in np.split(np.arange(90), 6):
-        still.observe(rows[part], rewards[part], noise[part], rng=chance())
+        still.observe(rows[part], rewards[part], noise[part], rng=batch_rng())
     for _ in range(6):  # the last data repeated with almost no weight: only steps
-        still.observe(rows[:1], rewards[:1], [1e12], rng=chance())
+        still.observe(rows[:1], rewards[:1], [1e12], rng=batch_rng())
     joint, expected = (
         still.predict(exact.arms, return_cov=True),
         exact.predict(np.arange(EDGES), return_cov=True),
@@ -243,7 +217,7 @@ def test_the_bound_rises_and_stays_below_the_evidence() -> None:
     assert (np.diff(bounds) > -1e-10).all()
     assert bounds[0] < bounds[-1] < evidence
     everywhere = SparseVariational(kernel, 0.2, natural_rate=1.0, adam_rate=0.0)
-    everywhere.observe(rows, rewards, rng=chance())
+    everywhere.observe(rows, rewards, rng=batch_rng())
     assert bound_of(everywhere) == pytest.approx(evidence, abs=1e-6)
 
 
@@ -260,7 +234,7 @@ def test_adam_raises_the_bound() -> None:
             steps=120,
             adam_rate=rate,
         )
-        gp.observe(rows, rewards, rng=chance())
+        gp.observe(rows, rewards, rng=batch_rng())
         bounds[rate] = bound_of(gp)
     assert bounds[0.01] > bounds[0.0] + 10.0
 
@@ -268,7 +242,7 @@ def test_adam_raises_the_bound() -> None:
 @pytest.mark.parametrize("where", ["apart", "on the data"])
 def test_the_gradient_of_the_points_is_that_of_the_bound(where: str) -> None:
     """Against central differences of the bound, one coordinate after the other."""
-    rows, rewards, noise = data(30, seed=8)
+    rows, rewards, noise = edge_data(30, seed=8)
     rng = np.random.default_rng(8)
     kernel = network_kernel()
     points = network_arms(rng)[:7] if where == "apart" else np.unique(rows, axis=0)[:7]
@@ -318,7 +292,7 @@ class Foreign:
 
 def test_a_foreign_kernel_moves_the_points_as_ours_does() -> None:
     """By central differences, which are precise to about ε^(2/3) ≈ 4e-11 of a kernel value."""
-    rows, rewards, noise = data(60, seed=12)
+    rows, rewards, noise = edge_data(60, seed=12)
     kernel = network_kernel()
     q = prior_at(kernel, network_arms(np.random.default_rng(12))[:7])
     batch = Batch(rows, rewards, noise, 1.0)
@@ -331,13 +305,13 @@ def test_a_foreign_kernel_moves_the_points_as_ours_does() -> None:
     moved = []
     for one in (kernel, Foreign(kernel)):
         gp = SparseVariational(one, 0.1, inducing=6, steps=20, discrete_columns=(0,))
-        gp.observe(rows, rewards, noise, rng=chance())
+        gp.observe(rows, rewards, noise, rng=batch_rng())
         moved.append(gp.inducing_points)
     np.testing.assert_allclose(*moved, rtol=0.0, atol=1e-5)
 
 
 def test_merged_repeats_make_the_same_steps() -> None:
-    rows, rewards, noise = data(40, seed=2)
+    rows, rewards, noise = edge_data(40, seed=2)
     kernel = network_kernel()
     q = prior_at(kernel, network_arms(np.random.default_rng(5))[:7])
     full = Batch(rows, rewards, noise, 3.0)
@@ -413,7 +387,7 @@ def test_the_defaults_are_the_papers() -> None:
 def test_points_start_at_their_arms_in_every_round_or_stay_where_they_were_moved() -> (
     None
 ):
-    rows, rewards, noise = data(40, seed=4)
+    rows, rewards, noise = edge_data(40, seed=4)
     arms = network_arms(np.random.default_rng(4))
 
     def after(
@@ -428,7 +402,7 @@ def test_points_start_at_their_arms_in_every_round_or_stay_where_they_were_moved
             restart=restart,
         )
         for _ in range(rounds):
-            gp.observe(rows, rewards, noise, rng=chance())
+            gp.observe(rows, rewards, noise, rng=batch_rng())
         return gp, np.abs(
             gp.inducing_points - arms[gp.inducing_points[:, 0].astype(int)]
         ).max(axis=0)
@@ -451,7 +425,7 @@ def test_points_start_at_their_arms_in_every_round_or_stay_where_they_were_moved
 
 def test_minus_zero_is_the_same_arm() -> None:
     gp = SparseVariational(Matern(), 0.1)
-    gp.observe([[0.0], [-0.0]], [1.0, 1.0], rng=chance())
+    gp.observe([[0.0], [-0.0]], [1.0, 1.0], rng=batch_rng())
     assert len(gp.inducing_points) == 1
 
 
@@ -507,7 +481,7 @@ def test_learning_continues_when_arms_change() -> None:
     gp = SparseVariational(
         kernel, 0.01, inducing=12, batch=40, steps=2, adam_rate=0.002
     )
-    changed, batches = 0, chance()
+    changed, batches = 0, batch_rng()
     for _ in range(80):
         rows = rng.integers(0, 30, 5)
         before = gp.inducing_points
@@ -527,7 +501,7 @@ def test_learning_continues_when_arms_change() -> None:
 def trained(count: int = 40) -> tuple[VariationalDistribution, Kernel, Batch]:
     """A q that has learned something, at some of the arms, and the observations."""
     kernel = network_kernel()
-    rows, rewards, noise = data(count)
+    rows, rewards, noise = edge_data(count)
     batch = Batch(rows, rewards, noise, 1.0)
     q = prior_at(kernel, np.unique(rows, axis=0)[::2])
     return natural_step(q, q.whitened(kernel, rows), batch, 0.6), kernel, batch
@@ -586,7 +560,7 @@ def test_a_wrong_noise_is_found(assumed: float) -> None:
         discrete_columns=0,
         noise_rate=0.5,
     )
-    gp.observe(arms[edges], rewards, rng=chance())
+    gp.observe(arms[edges], rewards, rng=batch_rng())
     error = math.sqrt(2.0 / (count - EDGES))
     assert gp.noise_std**2 == pytest.approx(noise, rel=5.0 * error)
     assert gp.noise_variance == assumed
@@ -599,20 +573,20 @@ def test_a_wrong_noise_is_found(assumed: float) -> None:
 
 def test_known_noise_is_not_fitted() -> None:
     gp = SparseVariational(network_kernel(), 0.3, discrete_columns=0)
-    rows, rewards, _ = data(20)
-    gp.observe(rows, rewards, rng=chance())
+    rows, rewards, _ = edge_data(20)
+    gp.observe(rows, rewards, rng=batch_rng())
     assert gp.noise_std == math.sqrt(0.3)
 
 
 def test_fitted_noise_survives_a_state() -> None:
     gp = SparseVariational(network_kernel(), 0.3, discrete_columns=0, noise_rate=0.1)
-    rows, rewards, _ = data(20)
-    gp.observe(rows, rewards, rng=chance())
+    rows, rewards, _ = edge_data(20)
+    gp.observe(rows, rewards, rng=batch_rng())
     assert gp.noise_std != math.sqrt(0.3)
     copy = SparseVariational.from_state(gp.state())
     assert copy.noise_std == gp.noise_std
     for posterior in (gp, copy):
-        posterior.observe(rows, rewards, rng=chance())
+        posterior.observe(rows, rewards, rng=batch_rng())
     assert copy.noise_std == gp.noise_std
 
 

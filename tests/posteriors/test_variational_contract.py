@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from edge_data import batch_rng, edge_data, network_kernel
 
 from superarm.core import Arms, Feedback, Floats, Offer, registry
 from superarm.core.errors import (
@@ -17,38 +18,11 @@ from superarm.core.errors import (
     StateError,
 )
 from superarm.core.states import state_from_bytes, state_to_bytes
-from superarm.kernels import Empirical, Kernel, Matern
+from superarm.kernels import Matern
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import SparseVariational
 from superarm.rules import UCB, Fixed
-
-EDGES = 12
-
-
-def chance(seed: int = 0) -> np.random.Generator:
-    """What batches are drawn with."""
-    return np.random.default_rng(seed)
-
-
-def network_kernel() -> Kernel:
-    """k_G·k_f + k′_f, as on roads: a covariance over edge numbers in column 0 and two features."""
-    root = np.random.default_rng(9).standard_normal((EDGES, EDGES))
-    graph = root @ root.T / EDGES + 0.3 * np.eye(EDGES)
-    features = Matern(nu=2.5, lengthscale=1.0, columns=(1, 2))
-    return Empirical(covariance=graph) * features + Matern(
-        nu=2.5, lengthscale=0.7, columns=(1, 2)
-    )
-
-
-def network_arms(rng: np.random.Generator) -> Floats:
-    return np.column_stack([np.arange(EDGES), rng.standard_normal((EDGES, 2))])
-
-
-def data(count: int, seed: int = 0) -> tuple[Floats, Floats, Floats]:
-    rng = np.random.default_rng(seed)
-    rows = network_arms(rng)[rng.integers(0, EDGES, count)]
-    return rows, rng.standard_normal(count), rng.uniform(0.05, 0.3, count)
 
 
 def sum_up(gp: SparseVariational) -> bytes:
@@ -64,9 +38,9 @@ def taught(seed: int = 0, rounds: int = 6, **options: Any) -> SparseVariational:
     }
     gp, batches = (
         SparseVariational(network_kernel(), 0.1, 0.5, **(settings | options)),
-        chance(seed),
+        batch_rng(seed),
     )
-    rows, rewards, noise = data(10 * rounds, seed=1)
+    rows, rewards, noise = edge_data(10 * rounds, seed=1)
     for part in np.split(np.arange(10 * rounds), rounds):
         gp.observe(rows[part], rewards[part], noise[part], rng=batches)
     return gp
@@ -84,16 +58,16 @@ def test_chance_must_be_handed_in() -> None:
     assert gp.draws
     for missing in (None, 0):
         with pytest.raises(InputError, match="draws while it learns; pass rng="):
-            gp.observe(*data(3), rng=missing)  # type: ignore[arg-type]
+            gp.observe(*edge_data(3), rng=missing)  # type: ignore[arg-type]
     assert sum_up(gp) == before
 
 
 def test_looking_between_observations_makes_no_difference() -> None:
-    rows, rewards, noise = data(60, seed=1)
+    rows, rewards, noise = edge_data(60, seed=1)
     gp = SparseVariational(
         network_kernel(), 0.1, 0.5, inducing=7, batch=12, steps=2, discrete_columns=(0,)
     )
-    batches = chance()
+    batches = batch_rng()
     for part in np.split(np.arange(60), 6):
         gp.sample(rows, np.random.default_rng(0))
         gp.predict(rows, return_cov=True)
@@ -102,7 +76,7 @@ def test_looking_between_observations_makes_no_difference() -> None:
 
 
 def test_restored_posterior_continues_bit_for_bit() -> None:
-    gp, queries = taught(), data(5)[0]
+    gp, queries = taught(), edge_data(5)[0]
     restored = SparseVariational.from_state(
         state_from_bytes(state_to_bytes(gp.state()))
     )
@@ -115,7 +89,7 @@ def test_restored_posterior_continues_bit_for_bit() -> None:
             restored.predict(queries).std, gp.predict(queries).std
         )
         for posterior in (gp, restored):
-            posterior.observe(queries, np.arange(5.0), rng=chance())
+            posterior.observe(queries, np.arange(5.0), rng=batch_rng())
     assert sum_up(gp.restored(gp.state())) == sum_up(gp)
     empty = SparseVariational(Matern(), 0.1)
     assert sum_up(empty.restored(empty.state())) == sum_up(empty)
@@ -123,7 +97,7 @@ def test_restored_posterior_continues_bit_for_bit() -> None:
 
 def test_mean_function_must_be_passed_on_restore() -> None:
     gp = SparseVariational(Matern(), 0.1, lambda rows: rows[:, 0])
-    gp.observe([[0.1]], [0.3], rng=chance())
+    gp.observe([[0.1]], [0.3], rng=batch_rng())
     with pytest.raises(StateError, match="pass it"):
         SparseVariational.from_state(gp.state())
     assert sum_up(gp.restored(gp.state())) == sum_up(gp)
@@ -144,7 +118,7 @@ def test_damaged_states_are_refused() -> None:
 def test_noise_of_each_observation_counts() -> None:
     kernel = Matern()
     gp = SparseVariational(kernel, 0.1, natural_rate=1.0, adam_rate=0.0)
-    gp.observe([[0.0], [0.0]], [1.0, -1.0], [0.01, 1.0], rng=chance())
+    gp.observe([[0.0], [0.0]], [1.0, -1.0], [0.01, 1.0], rng=batch_rng())
     assert gp.predict([[0.0]]).mean[0] == pytest.approx(
         (100.0 - 1.0) / (100.0 + 1.0 + 1.0)
     )
@@ -163,19 +137,19 @@ class Broken(Matern):
 
 def test_error_has_no_side_effects() -> None:
     gp = SparseVariational(Broken(), 0.1)
-    gp.observe([[0.0], [1.0], [2.0]], [0.1, 0.2, 0.3], rng=chance())
+    gp.observe([[0.0], [1.0], [2.0]], [0.1, 0.2, 0.3], rng=batch_rng())
     before = sum_up(gp)
     with pytest.raises(NotPositiveDefiniteError), pytest.warns(match="not numerically"):
-        gp.observe([[4.0], [9.0]], [0.1, 0.2], rng=chance())
+        gp.observe([[4.0], [9.0]], [0.1, 0.2], rng=batch_rng())
     assert sum_up(gp) == before
     with pytest.raises(NotFiniteError):
-        gp.observe([[4.0]], [np.nan], rng=chance())
+        gp.observe([[4.0]], [np.nan], rng=batch_rng())
     with pytest.raises(ShapeError):
-        gp.observe([[4.0, 1.0]], [0.0], rng=chance())
-    gp.observe([[4.0]], [0.1], rng=chance())
+        gp.observe([[4.0, 1.0]], [0.0], rng=batch_rng())
+    gp.observe([[4.0]], [0.1], rng=batch_rng())
     retried = SparseVariational(Broken(), 0.1)
-    retried.observe([[0.0], [1.0], [2.0]], [0.1, 0.2, 0.3], rng=chance())
-    retried.observe([[4.0]], [0.1], rng=chance())
+    retried.observe([[0.0], [1.0], [2.0]], [0.1, 0.2, 0.3], rng=batch_rng())
+    retried.observe([[4.0]], [0.1], rng=batch_rng())
     assert sum_up(gp) == sum_up(retried)
 
 
@@ -201,10 +175,10 @@ def test_bad_settings_are_refused(options: dict[str, Any]) -> None:
 def test_ids_that_are_not_declared_are_explained() -> None:
     gp = SparseVariational(network_kernel(), 0.1)
     with pytest.raises(InputError, match="discrete_columns"):
-        gp.observe(*data(3)[:2], rng=chance())
+        gp.observe(*edge_data(3)[:2], rng=batch_rng())
     with pytest.raises(InputError, match="discrete_columns"):
         SparseVariational(Matern(), 0.1, discrete_columns=(3,)).observe(
-            [[0.0]], [1.0], rng=chance()
+            [[0.0]], [1.0], rng=batch_rng()
         )
 
 

@@ -13,7 +13,7 @@ from superarm.core import AT_95, QUANTILES
 from superarm.core.errors import SpecError, UnknownArmError
 from superarm.lab.experiments import parse_overrides
 from superarm.lab.results.formats import count_text
-from superarm.lab.simulation.run import trip_scores
+from superarm.lab.simulation.trip_scores import trip_scores
 from superarm.roads.energy import Vehicle
 from superarm.roads.posterior import TrackRecord
 from superarm.roads.routing import (

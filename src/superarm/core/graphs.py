@@ -89,7 +89,9 @@ class TurnGraph(Graph):
         rows = np.concatenate([first, second])
         columns = np.concatenate([turn_numbers, turn_numbers])
         values = np.concatenate([-weight, weight])
-        return csc_array((values, (rows, columns)), shape=(len(self), len(first)))
+        entries = (values, (rows, columns))
+        shape = (len(self), len(first))
+        return csc_array(entries, shape=shape)
 
     def laplacian(self) -> Any:
         """The incidence Laplacian Δ = B Bᵀ (eq. 132, with ``incidence`` as B), sparse (n, n)."""

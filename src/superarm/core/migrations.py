@@ -83,16 +83,33 @@ def migrated(state: State, family: str | None = None) -> State:
         state: The state of a part.
         family: The part's family, where it is known.
     """
-    parts = {name: migrated(part) for name, part in state.parts.items()}
-    if any(parts[name] is not part for name, part in state.parts.items()):
-        state = replace(state, parts=parts)
-    step = _state_steps.get((state.kind, state.schema))
-    while step is not None:
-        state = _apply_step(step, state)
-        step = _state_steps.get((state.kind, state.schema))
+    state = _migrate_parts(state)
+    state = _migrate_memory(state)
     if _spec_steps and state.spec is not None:
-        state = replace(state, spec=_migrate_spec(state.spec, family))
+        spec = _migrate_spec(state.spec, family)
+        state = replace(state, spec=spec)
     return state
+
+
+def _migrate_parts(state: State) -> State:
+    """The state with all parts migrated; the same object if none needs it."""
+    parts: dict[str, State] = {}
+    has_changed = False
+    for name, part in state.parts.items():
+        new_part = migrated(part)
+        parts[name] = new_part
+        if new_part is not part:
+            has_changed = True
+    return replace(state, parts=parts) if has_changed else state
+
+
+def _migrate_memory(state: State) -> State:
+    """The state after all steps from its schema."""
+    while True:
+        step = _state_steps.get((state.kind, state.schema))
+        if step is None:
+            return state
+        state = _apply_step(step, state)
 
 
 def _apply_step(step: StateStep, state: State) -> State:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from .display import Displayable
 from .errors import StateError
+from .inputs import as_count, as_features, as_number, as_positions, as_vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -77,3 +80,51 @@ class State(Displayable):
         """
         array: NDArray[Any] = self._get(self.arrays, name)
         return array
+
+    # --- checked values --------------------------------------------------------------------
+
+    def number(self, name: str, least: float = -inf, most: float = inf) -> float:
+        """A scalar that is a number; see :func:`~superarm.core.inputs.as_number`.
+
+        Args:
+            name: The name of the scalar.
+            least: The smallest number allowed.
+            most: The largest number allowed.
+        """
+        return as_number(self.scalar(name), name, least, most)
+
+    def count(self, name: str, least: int = 1, most: float = inf) -> int:
+        """A scalar that is a whole number; see :func:`~superarm.core.inputs.as_count`.
+
+        Args:
+            name: The name of the scalar.
+            least: The smallest number allowed.
+            most: The largest number allowed.
+        """
+        return as_count(self.scalar(name), name, least, most)
+
+    def vector(self, name: str, length: int | None = None) -> NDArray[np.float64]:
+        """An array that is a vector of finite numbers.
+
+        Args:
+            name: The name of the array.
+            length: The number of entries that it must have.
+        """
+        return as_vector(self.array(name), name, length)
+
+    def matrix(self, name: str, columns: int | None = None) -> NDArray[np.float64]:
+        """An array that is a matrix of finite numbers.
+
+        Args:
+            name: The name of the array.
+            columns: The number of columns that it must have.
+        """
+        return as_features(self.array(name), name, columns)
+
+    def positions(self, name: str) -> NDArray[np.intp]:
+        """An array that is a vector of whole numbers.
+
+        Args:
+            name: The name of the array.
+        """
+        return as_positions(self.array(name), name)

@@ -40,6 +40,7 @@ from superarm.core import Covariance, Floats
 from superarm.core.errors import InputError, ShapeError
 from superarm.core.inputs import as_count, as_positive, as_rows, as_vector
 
+from .algebra import add, multiply
 from .features import Box, FeatureMap
 from .state_space import StateSpace
 
@@ -439,16 +440,16 @@ class Kernel(ABC):
         return wrapper(self)
 
     def __add__(self, other: object) -> Kernel:
-        return cast(Kernel, _sum(self, other))
+        return cast(Kernel, add(self, other))
 
     def __radd__(self, other: object) -> Kernel:
-        return cast(Kernel, _sum(other, self))
+        return cast(Kernel, add(other, self))
 
     def __mul__(self, other: object) -> Kernel:
-        return cast(Kernel, _product(self, other))
+        return cast(Kernel, multiply(self, other))
 
     def __rmul__(self, other: object) -> Kernel:
-        return cast(Kernel, _product(other, self))
+        return cast(Kernel, multiply(other, self))
 
 
 def _is_plain(X: Any) -> bool:
@@ -468,48 +469,6 @@ def _check_shapes(rows: Floats, others: Floats, weights: Floats) -> None:
         "X, Y and weights must have shapes (n, d), (m, d) and (n, m), "
         f"got {rows.shape}, {others.shape} and {weights.shape}"
     )
-
-
-def _sum(left: object, right: object) -> Any:
-    from .sums import Sum
-
-    return _join(left, right, Sum)
-
-
-def _product(left: object, right: object) -> Any:
-    from .products import Product
-
-    if _is_number(right) and isinstance(left, Covariance):
-        return _scale(left, right)
-    if _is_number(left) and isinstance(right, Covariance):
-        return _scale(right, left)
-    return _join(left, right, Product)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.number)
-
-
-def _scale(kernel: Covariance, factor: Any) -> Any:
-    from .scaling import Scale
-
-    number = float(factor)
-    return Scale(kernel=kernel, factor=number, factor_bounds=FIXED)
-
-
-def _join(left: object, right: object, kind: type[Any]) -> Any:
-    """A sum or product of two kernels; sums of sums and products of products are flat."""
-    if not isinstance(left, Covariance):
-        return NotImplemented
-    if not isinstance(right, Covariance):
-        return NotImplemented
-    parts: list[Covariance] = []
-    for side in (left, right):
-        if isinstance(side, kind):
-            parts.extend(side.kernels)
-        else:
-            parts.append(side)
-    return kind(kernels=tuple(parts))
 
 
 def as_covariance(kernel: Any, name: str) -> Covariance:

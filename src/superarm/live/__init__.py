@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from superarm._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .bandit import Answer as Answer
+    from .answers import Answer as Answer
     from .bandit import Bandit as Bandit
     from .bandits import create_bandit as create_bandit
     from .bandits import load_bandit as load_bandit
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .storage import Storage as Storage
 
 _HOMES = {
-    "Answer": "bandit",
+    "Answer": "answers",
     "Bandit": "bandit",
     "BanditSpec": "spec",
     "Storage": "storage",

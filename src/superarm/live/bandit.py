@@ -9,22 +9,21 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
-from enum import StrEnum
 from threading import RLock
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 
-from superarm.core import Decision, Feedback, Floats, Guarantee, Offer
+from superarm.core import Decision, Feedback, Offer
 from superarm.core.capabilities import Forecaster
 from superarm.core.display import Displayable
 from superarm.core.errors import ConflictError, InputError, SuperarmError
 from superarm.core.inputs import as_number
-from superarm.core.serialization import to_json
+from superarm.core.serialization import from_json, to_json
 
-from .arms import ArmId, as_arms, feedback_by_id, plain_id
+from .answers import Answer, Forecast, Recorded, Status, Tell
+from .arms import as_arms, feedback_by_id, plain_id
 from .codec import abandoned_key, arms_to_bytes, decided_key, no_decision
 from .events import Event, Kind, digest, encode_body
 from .explain import Explanation, explain
@@ -41,98 +40,6 @@ from .storage import Storage
 EVENTS_PER_SNAPSHOT = 1000
 """Events after which a snapshot is stored: a start folds no more than about these."""
 _LONGEST_ID = 200  # characters of an id from outside
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer(Displayable):
-    """What a bandit decided."""
-
-    id: str
-    """The id of the decision; pass it to ``tell`` with the rewards."""
-    action: object
-    """What to do: a route, a slate, or the ids of the chosen arms."""
-    arms: list[ArmId]
-    """Ids of the chosen arms."""
-    mean: dict[ArmId, float]
-    """Expected reward of each chosen arm."""
-    std: dict[ArmId, float]
-    """Standard deviation of each chosen arm's expected reward."""
-    propensity: float | None = None
-    """Probability of this action under the policy, where it is known."""
-    guarantee: Guarantee | None = None
-    """How near to the best super arm the oracle's selection is, by the indices of the arms."""
-
-    @classmethod
-    def of(cls, asked: Asked) -> Self:
-        """The answer to an ask.
-
-        Args:
-            asked: The decision, as it is in the journal.
-        """
-        decision = asked.decision
-        ids: Any = decision.ids(asked.offer)
-        action = decision.action
-        if isinstance(action, np.ndarray) and np.array_equal(
-            action, decision.positions
-        ):
-            action = ids  # the arms themselves are the action
-        return cls(
-            id=asked.id,
-            action=action,
-            arms=ids,
-            mean=_by_id(ids, decision.mean),
-            std=_by_id(ids, decision.std),
-            propensity=decision.propensity,
-            guarantee=decision.guarantee,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast(Displayable):
-    """What a bandit expects of arms."""
-
-    arms: list[ArmId]
-    """Ids of the arms, in the order in which they were given."""
-    mean: Floats
-    """Expected reward of each, (n,)."""
-    std: Floats | None
-    """Standard deviation of each expected reward, (n,); ``None`` if the policy has none."""
-
-
-class Status(StrEnum):
-    """What became of a decision."""
-
-    PENDING = "pending"
-    """It awaits rewards."""
-    REWARDED = "rewarded"
-    """All its rewards are known."""
-    ABANDONED = "abandoned"
-    """Nobody waits for its rewards any more."""
-
-
-class Recorded(NamedTuple):
-    """A decision of the journal, and what became of it."""
-
-    answer: Answer
-    status: Status
-    time: float
-    """When it was taken, in seconds since 1970."""
-    awaiting: list[ArmId]
-    """Ids of the arms whose rewards are awaited."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
-    """The arguments of one :meth:`Bandit.tell`."""
-
-    decision: str
-    """The id of the decision."""
-    rewards: Mapping[Any, float]
-    """Rewards by arm id."""
-    noise_variance: Mapping[Any, float] | None = None
-    """The variance of each reward's noise where it is known, by arm id."""
-    observation_id: str | None = None
-    """An id for these rewards; by default the arms identify them."""
 
 
 class _Started(NamedTuple):
@@ -191,7 +98,7 @@ class Bandit(Displayable):
                 "structure": to_json(structure),
                 "time": None if time is None else as_number(time, "time"),
             }
-            earlier = self._log.event(decided_key(number))
+            earlier = self._earlier(fold, decided_key(number))
             if earlier is not None:
                 _check_same(earlier, request, f"decision {number!r}")
                 asked = fold.asked(earlier)
@@ -281,13 +188,11 @@ class Bandit(Displayable):
     def _start_tell(self, tell: Tell) -> _Started:
         """Apply and queue rewards."""
         fold = self._current()
-        asked = fold.find(tell.decision)
-        if asked is None:
-            raise no_decision(tell.decision)
+        asked = self._asked(fold, tell.decision)
         feedback = feedback_by_id(asked.offer, tell.rewards, tell.noise_variance)
         key = _observed_key(tell.decision, feedback, tell.observation_id)
         body = {"decision": tell.decision, "feedback": to_json(feedback)}
-        earlier = self._log.event(key)
+        earlier = self._earlier(fold, key)
         if earlier is not None:
             _check_same(earlier, body, f"rewards of decision {tell.decision!r}")
             return _Started(False, self._log.barrier())
@@ -330,7 +235,7 @@ class Bandit(Displayable):
             }
             self._log.remember_arms(request["arms"], offered)
             key = f"history/{number}"
-            earlier = self._log.event(key)
+            earlier = self._earlier(fold, key)
             if earlier is not None:
                 _check_same(earlier, request, f"observation {number!r}")
                 durable = self._log.barrier()
@@ -354,8 +259,7 @@ class Bandit(Displayable):
         decision_id = _id_of(decision)
         with self._lock:
             fold = self._current()
-            if fold.find(decision_id) is None:
-                raise no_decision(decision_id)
+            self._asked(fold, decision_id)
             is_open = decision_id in fold.open
             durable = self._log.barrier()
             if is_open:
@@ -451,6 +355,7 @@ class Bandit(Displayable):
         """
         return self._log.events(after)
 
+    @retry_if_stale
     def decision(self, decision_id: str) -> Recorded:
         """A decision of any age, and what became of it.
 
@@ -459,9 +364,7 @@ class Bandit(Displayable):
         """
         with self._lock:
             fold = self._current()
-            asked = fold.find(_as_id(decision_id))
-            if asked is None:
-                raise no_decision(decision_id)
+            asked = self._asked(fold, _as_id(decision_id))
             open_decision = fold.open.get(decision_id)
             unseen = set() if open_decision is None else open_decision.unseen
             if open_decision is not None:
@@ -529,6 +432,25 @@ class Bandit(Displayable):
             self._snapshot_seq = self._fold.seq
         return self._fold
 
+    def _earlier(self, fold: Fold, key: str) -> Event | None:
+        """The event with a key; ``None`` if there is none.
+
+        Raises:
+            StaleOwnerError: Another process recorded it, and memory does not know it yet.
+        """
+        event = self._log.event(key)
+        if event is not None and event.seq > fold.seq:
+            self._fold = None
+            raise StaleOwnerError("another process has appended to this bandit")
+        return event
+
+    def _asked(self, fold: Fold, decision_id: str) -> Asked:
+        """A decision of any age."""
+        event = self._earlier(fold, decided_key(decision_id))
+        if event is None:
+            raise no_decision(decision_id)
+        return fold.asked(event)
+
     def _record(
         self, fold: Fold, event: Event, blobs: Mapping[str, bytes] | None = None
     ) -> Future[None]:
@@ -537,7 +459,12 @@ class Bandit(Displayable):
         The fold is the one that the event was made with: another one may have replaced it in the
         meantime, because the journal could not be written. Then the event fails as well.
         """
-        fold.apply(event)
+        try:
+            fold.apply(event)
+        except SuperarmError:
+            if not fold.policy.exchangeable:
+                self._fold = None  # what waited may be learned in part
+            raise
         durable = self._log.append(event, blobs or {})
 
         def drop_if_failed(finished: Future[None]) -> None:
@@ -590,7 +517,7 @@ def _observed_key(
 def _check_same(earlier: Event, request: Mapping[str, Any], what: str) -> None:
     """Refuse another request under an id that was used before."""
     for name, value in request.items():
-        if encode_body({name: value}) != encode_body({name: earlier.body[name]}):
+        if _comparable(name, value) != _comparable(name, earlier.body[name]):
             raise ConflictError(
                 f"{what}: already recorded with different {name}; use another id"
             )
@@ -605,6 +532,21 @@ def _outcome(result: _Started | SuperarmError) -> bool | SuperarmError:
     except SuperarmError as error:
         return error
     return result.is_new
+
+
+def _comparable(name: str, value: Any) -> str:
+    """A value of a body as text. Rewards are sorted by arm: those of a mapping have no order."""
+    if name == "feedback":
+        feedback: Feedback = from_json(value)
+        order = np.argsort(feedback.positions)
+        noise = feedback.noise_variance
+        in_order = Feedback(
+            positions=feedback.positions[order],
+            rewards=feedback.rewards[order],
+            noise_variance=None if noise is None else noise[order],
+        )
+        value = to_json(in_order)
+    return encode_body({name: value})
 
 
 # --- ids -----------------------------------------------------------------------------------
@@ -622,9 +564,3 @@ def _as_id(value: Any) -> str:
 
 def _id_of(decision: Answer | str) -> str:
     return decision.id if isinstance(decision, Answer) else _as_id(decision)
-
-
-def _by_id(ids: list[ArmId], values: Any) -> dict[ArmId, float]:
-    if values is None:
-        return {}
-    return dict(zip(ids, values.tolist(), strict=True))

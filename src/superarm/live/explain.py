@@ -12,7 +12,9 @@ from superarm.core import Arms, Decision, Floats, Offer
 from superarm.core.capabilities import Forecaster
 from superarm.core.display import Displayable
 from superarm.core.errors import InfeasibleError, InputError
+from superarm.kernels import Columns
 from superarm.policies import IndexPolicy
+from superarm.posteriors.drifting.keys import rows_of, times_of
 
 from .arms import ArmId
 from .codec import decided_key, no_decision
@@ -166,8 +168,7 @@ def _teachers(
     if not isinstance(policy, IndexPolicy):
         return []
     posterior: Any = policy.posterior
-    parameters = posterior.parameters()
-    kernel = parameters.get("kernel")
+    kernel = _prior_kernel(posterior)
     if kernel is None:
         return []
     row = _rows(posterior, offer)[[position]]
@@ -193,12 +194,30 @@ def _teachers(
     return teachers[:_TEACHERS]
 
 
+def _prior_kernel(posterior: Any) -> Any:
+    """The prior covariance of the rows of :func:`_rows`; ``None`` if there is no kernel."""
+    parameters = posterior.parameters()
+    kernel = parameters.get("kernel")
+    if "drift" not in parameters or kernel is None:
+        return kernel
+    width = np.shape(parameters["arms"])[1]
+    space = Columns(kernel=kernel, columns=tuple(range(width)))
+    return space * Columns(kernel=parameters["drift"], columns=(width,))
+
+
 def _rows(posterior: Any, offer: Offer) -> Floats:
-    """The rows that the kernel sees of the arms on offer, (n, d)."""
+    """The rows that the kernel sees of the arms on offer, (n, d); the time comes last."""
     keys = posterior.keys(offer)
     fixed_arms = posterior.parameters().get("arms")
-    rows: Floats = keys if fixed_arms is None else np.asarray(fixed_arms)[keys]
-    return rows
+    rows: Floats
+    if fixed_arms is None:
+        rows = keys
+        return rows
+    features: Floats = np.asarray(fixed_arms)
+    if keys.ndim == 1:
+        rows = features[keys]
+        return rows
+    return np.column_stack([features[rows_of(keys)], times_of(keys)])
 
 
 # --- columns -------------------------------------------------------------------------------

@@ -13,10 +13,12 @@ from typing import Any
 
 from superarm.core import Arms, Decision, Feedback, Offer, Policy, State
 from superarm.core.errors import ConflictError, InputError, StateError, SuperarmError
+from superarm.core.inputs import require_size
 from superarm.core.serialization import from_json, to_json
 from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.core.streams import stream
 from superarm.policies.base import Learner
+from superarm.posteriors.base import as_noise
 
 from .codec import decided_key
 from .events import Event, Kind, digest
@@ -268,7 +270,7 @@ class Fold:
             self._mark_seen(decision_id, lesson.feedback)
             return
         self._check_in_time(decision_id, lesson)
-        self._waiting.append(lesson)
+        self._wait(lesson)
         self._mark_seen(decision_id, lesson.feedback)
         self._learn_waiting()
 
@@ -277,7 +279,7 @@ class Fold:
         if self.policy.exchangeable:
             self._learn(lesson)
         else:
-            self._waiting.append(lesson)
+            self._wait(lesson)
             self._learn_waiting()
         self.steps = lesson.decision.step
 
@@ -320,6 +322,13 @@ class Fold:
             raise ConflictError(
                 f"the reward of arm {arm!r} in decision {decision_id!r} is already recorded"
             )
+
+    def _wait(self, lesson: Lesson) -> None:
+        """Keep rewards until earlier decisions have theirs; refuse what could not be learned then."""
+        feedback = lesson.feedback
+        require_size(feedback.rewards, "rewards")
+        as_noise(feedback.noise_variance, len(feedback.rewards))
+        self._waiting.append(lesson)
 
     def _learn_waiting(self) -> None:
         """Learn what waited for earlier decisions, in the order of decisions."""
@@ -379,15 +388,21 @@ class Fold:
         state = state_from_bytes(snapshot.data)
         state.require(_SNAPSHOT, _SNAPSHOT_SCHEMA, type(self).__name__)
         self.spec = BanditSpec.from_json(state.scalar("spec"))
-        self.policy = self.spec.build_policy().restored(state.part("policy"))
+        policy = self.spec.build_policy()
+        self.policy = policy.restored(state.part("policy"))
         self.steps = state.scalar("steps")
         self.last_action = from_json(state.scalar("last_action"))
-        for decision_id, step, time, unseen in state.scalar("open"):
-            self.open[decision_id] = OpenDecision(step, time, set(unseen))
-        for seq in state.scalar("waiting"):
-            event = next(self._log.events(after=seq - 1))
-            self._waiting.append(self._lesson(event))
+        self._restore_decisions(state)
         if "named" in state.arrays:
             ids = state.scalar("named")
             self.named = Arms(ids=ids, features=state.array("named"))
         self.seq = snapshot.seq
+
+    def _restore_decisions(self, state: State) -> None:
+        """Restore open decisions, and rewards that wait to be learned."""
+        for decision_id, step, time, unseen in state.scalar("open"):
+            self.open[decision_id] = OpenDecision(step, time, set(unseen))
+        for seq in state.scalar("waiting"):
+            later_events = self._log.events(after=seq - 1)
+            event = next(later_events)
+            self._waiting.append(self._lesson(event))

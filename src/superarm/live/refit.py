@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superarm.core import Floats
 from superarm.core.errors import InputError
@@ -48,11 +49,19 @@ def fit_policy(
     parameters = posterior.parameters()
     if "kernel" not in parameters:
         raise InputError(f"{type(posterior).__name__} has no kernel to fit")
-    rows, rewards = _data(policy, lessons)
+    if "drift" in parameters:
+        raise InputError(
+            f"{type(posterior).__name__} has a drift, which must be fitted with the kernel; "
+            "wrap the posterior in Refitting"
+        )
+    keys, rewards = _data(posterior, lessons)
+    fixed_arms = parameters.get("arms")
+    rows = keys if fixed_arms is None else np.asarray(fixed_arms)[keys]
     mean = parameters.get("mean", 0.0)
     has_constant_mean = isinstance(mean, int | float)
     if not has_constant_mean:
-        rewards = rewards - np.asarray(mean(rows), dtype=np.float64)
+        means = mean(rows) if callable(mean) else np.asarray(mean)[keys]
+        rewards = rewards - np.asarray(means, dtype=np.float64)
     result = fit_kernel(
         parameters["kernel"],
         rows,
@@ -75,18 +84,15 @@ def fit_policy(
     return Refit(result.log_marginal_likelihood, fitted_spec)
 
 
-def _data(policy: IndexPolicy, lessons: Iterable[Lesson]) -> tuple[Floats, Floats]:
-    """Feature rows and rewards of everything that was learned."""
-    posterior: Any = policy.posterior
-    fixed_arms = posterior.parameters().get("arms")
-    rows: list[Floats] = []
+def _data(posterior: Any, lessons: Iterable[Lesson]) -> tuple[NDArray[Any], Floats]:
+    """Keys and rewards of everything that was learned."""
+    keys: list[NDArray[Any]] = []
     rewards: list[Floats] = []
     for lesson in lessons:
-        keys = posterior.keys(lesson.offer)[lesson.feedback.positions]
-        rows.append(keys if fixed_arms is None else np.asarray(fixed_arms)[keys])
+        keys.append(posterior.keys(lesson.offer)[lesson.feedback.positions])
         rewards.append(lesson.feedback.rewards)
-    if not rows:
+    if not keys:
         raise InputError(
             "no rewards are recorded yet; call tell() or observe() before refit()"
         )
-    return np.concatenate(rows), np.concatenate(rewards)
+    return np.concatenate(keys), np.concatenate(rewards)

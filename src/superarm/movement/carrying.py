@@ -9,7 +9,7 @@ import numpy as np
 
 from superarm.core import Decision, Floats, Offer, State
 from superarm.core.errors import InputError, StateError
-from superarm.core.inputs import as_count, as_number, as_vector, read_only
+from superarm.core.inputs import as_count, as_vector, read_only
 from superarm.core.migrations import up_to_date
 
 from .forest import MOST_TREES, NOWHERE, Forest, Move, WalkState
@@ -172,5 +172,5 @@ def expected_costs(decision: Decision, costs: Floats) -> Costs | None:
     stored = carry.array("distribution")
     distribution = as_vector(stored, "distribution", len(costs))
     service = float(distribution @ costs)
-    distance = as_number(carry.scalar("distance"), "distance", 0.0)
+    distance = carry.number("distance", 0.0)
     return Costs(service, distance)

@@ -75,6 +75,17 @@ def check_desirability(desirability: Floats) -> None:
         )
 
 
+def refuse_rescore(rescore: Rescore | None, way: str) -> None:
+    """Refuse to choose arm by arm.
+
+    Args:
+        rescore: What the caller passed.
+        way: How the oracle chooses instead, as in "Knapsack packs all arms at once".
+    """
+    if rescore is not None:
+        raise InputError(f"{way}, not arm by arm: leave stepwise out")
+
+
 def check_sums(desirability: Floats) -> None:
     """Refuse desirabilities so large that their sums overflow.
 

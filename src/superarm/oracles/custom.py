@@ -10,7 +10,7 @@ from superarm.core import EXACT, Floats, Guarantee, Rescore, Rng, Selection
 from superarm.core.errors import InfeasibleError, InputError
 from superarm.core.inputs import as_number, as_positions, read_only, require_type
 
-from .base import check_chosen, check_desirability
+from .base import check_chosen, check_desirability, refuse_rescore
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,10 +57,7 @@ class CallableOracle:
     ) -> Selection:
         check_desirability(desirability)
         name = getattr(self.function, "__name__", type(self.function).__name__)
-        if rescore is not None:
-            raise InputError(
-                f"{name} chooses all arms at once, not arm by arm: leave stepwise out"
-            )
+        refuse_rescore(rescore, f"{name} chooses all arms at once")
         chosen = self._call(name, desirability, structure, rng)
         if chosen is None:
             raise InfeasibleError(

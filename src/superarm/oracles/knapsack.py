@@ -13,7 +13,7 @@ from superarm.core.graphs import require_structure
 from superarm.core.inputs import as_number, as_vector, read_only, require_choice
 from superarm.core.registry import register
 
-from .base import check_desirability, check_sums
+from .base import check_desirability, check_sums, refuse_rescore
 
 # Bits of the table in which exact knapsacks are traced back: 125 MB.
 _MOST_CELLS = 10**9
@@ -79,10 +79,7 @@ class Knapsack:
     ) -> Selection:
         check_desirability(desirability)
         packing = require_structure(structure, Weights, len(desirability), "Knapsack")
-        if rescore is not None:
-            raise InputError(
-                "Knapsack packs all arms at once, not arm by arm: leave stepwise out"
-            )
+        refuse_rescore(rescore, "Knapsack packs all arms at once")
         budget = packing.budget
         useful = (desirability > 0.0) & (packing.of_arm <= budget)
         arms = np.flatnonzero(useful)

@@ -13,7 +13,7 @@ from superarm.core.graphs import Pairs, renumbered, require_structure
 from superarm.core.inputs import as_count, require_type
 from superarm.core.registry import register
 
-from .base import check_desirability, check_sums
+from .base import check_desirability, check_sums, refuse_rescore
 
 _MOST_ENTRIES = 10**8
 
@@ -90,10 +90,7 @@ class Matching:
     ) -> Selection:
         check_desirability(desirability)
         joined = require_structure(structure, Pairs, len(desirability), "Matching")
-        if rescore is not None:
-            raise InputError(
-                "Matching finds all pairs at once, not arm by arm: leave stepwise out"
-            )
+        refuse_rescore(rescore, "Matching finds all pairs at once")
         useful = -np.inf if self.exactly else 0.0
         table = _Table.from_useful(desirability, joined, useful)
         check_sums(table.worth)

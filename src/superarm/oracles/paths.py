@@ -31,7 +31,7 @@ from superarm.core.inputs import require_choice
 from superarm.core.registry import HasParameters, has_spec, register
 from superarm.core.shortest_paths import shortest_paths
 
-from .base import check_desirability
+from .base import check_desirability, refuse_rescore
 
 _MOST_COST = 1e290
 _LARGE = 30_000  # turns from which a bounded search is worth its checks
@@ -239,10 +239,7 @@ class ShortestPath(HasParameters, CostsOnly):
             raise InputError(
                 f"a route needs Trip(start=…, goal=…) as the offer's structure, not {structure!r}"
             )
-        if rescore is not None:
-            raise InputError(
-                "ShortestPath finds a route as a whole, not arm by arm: leave stepwise out"
-            )
+        refuse_rescore(rescore, "ShortestPath finds a route as a whole")
         _check_arm("start", structure.start, n)
         _check_arm("goal", structure.goal, n)
         _check_turns(structure, len(self._indices))

@@ -29,7 +29,7 @@ from superarm.core.inputs import (
 )
 from superarm.core.registry import register
 
-from .base import check_desirability
+from .base import check_desirability, refuse_rescore
 from .cascades import Cascade, ReachableSets, cover_most, draw_sets
 from .links import Links, available_links
 
@@ -86,10 +86,7 @@ class TIM:
     ) -> Selection:
         check_desirability(desirability)
         pairs = require_structure(structure, Pairs, len(desirability), "TIM")
-        if rescore is not None:
-            raise InputError(
-                "TIM chooses all nodes at once, not arm by arm: leave stepwise out"
-            )
+        refuse_rescore(rescore, "TIM chooses all nodes at once")
         as_generator(rng)
         links = available_links(desirability, pairs, self.k)
         graph = self._cascade(links, pairs)

@@ -8,6 +8,9 @@ from .drift import r_gp_ucb as r_gp_ucb
 from .drift import tv_gp_ucb as tv_gp_ucb
 from .exp3 import Exp3 as Exp3
 from .exp3 import rexp3 as rexp3
+from .from_model import gamma_for as gamma_for
+from .from_model import index_policy as index_policy
+from .from_model import posterior_for as posterior_for
 from .hypercubes import Hypercubes as Hypercubes
 from .hypercubes import cc_mab as cc_mab
 from .index import IndexPolicy as IndexPolicy
@@ -19,7 +22,6 @@ from .movement import offline as offline
 from .movement import stationary as stationary
 from .published import benchmark as benchmark
 from .published import composed as composed
-from .published import gamma_for as gamma_for
 from .published import gp_bucb as gp_bucb
 from .published import gp_ei as gp_ei
 from .published import gp_greedy as gp_greedy
@@ -28,10 +30,8 @@ from .published import gp_ts as gp_ts
 from .published import gp_ucb as gp_ucb
 from .published import gp_ucb_bayesian as gp_ucb_bayesian
 from .published import igp_ucb as igp_ucb
-from .published import index_policy as index_policy
 from .published import kernel_ucb as kernel_ucb
 from .published import oclok_ucb as oclok_ucb
-from .published import posterior_for as posterior_for
 from .published import random as random
 from .published import soclok_ucb as soclok_ucb
 from .score import ScorePolicy as ScorePolicy

@@ -24,9 +24,7 @@ from superarm.core.inputs import (
     as_count,
     as_flag,
     as_number,
-    as_positions,
     as_positive,
-    as_vector,
 )
 from superarm.core.registry import register
 from superarm.models import Model
@@ -212,9 +210,9 @@ class AdaptiveTree(CellPolicy):
         """Restore the tree: the same cuts in the same order give the same cells."""
         super()._remember(state)
         as_count(self._columns, "columns", 0, _MOST_COLUMNS)
-        cuts = as_positions(state.array("cuts"), "cuts")
-        count = as_positions(state.array("count"), "count")
-        mean = as_vector(state.array("mean"), "mean")
+        cuts = state.positions("cuts")
+        count = state.positions("count")
+        mean = state.vector("mean")
         children = 2**self._columns
         size = 1 + children * len(cuts)
         message = "this state is damaged: its cells do not form a tree"

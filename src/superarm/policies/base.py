@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Decision, Direction, Feedback, Offer, Posterior, Rng, State
 from superarm.core.errors import InputError, StaleBeliefError, StateError
-from superarm.core.inputs import as_count, require_choice, require_type
+from superarm.core.inputs import require_choice, require_type
 from superarm.core.locks import ReadWriteLock, ThreadSafe
 from superarm.core.migrations import up_to_date
 from superarm.core.registry import HasParameters, describe
@@ -206,7 +206,7 @@ class Learner(ThreadSafe, SavablePolicy):
         state = self._migrate(state)
         policy = type(self)(**self.parameters())
         try:
-            policy.version = as_count(state.scalar("version"), "version", 0)
+            policy.version = state.count("version", 0)
             policy._ledger = self._ledger.restored(state.part("ledger"))
             policy._remember(state)
             policy._restore_encoding(state, self.encoding)

@@ -17,7 +17,7 @@ from superarm.core import (
     State,
 )
 from superarm.core.errors import InputError
-from superarm.core.inputs import as_count, as_generator, require_part, require_type
+from superarm.core.inputs import as_generator, require_part, require_type
 
 from .answers import select
 from .base import Learner
@@ -105,4 +105,4 @@ class CellPolicy(Learner):
         return {"columns": self._columns}
 
     def _remember(self, state: State) -> None:
-        self._columns = as_count(state.scalar("columns"), "columns", 0)
+        self._columns = state.count("columns", 0)

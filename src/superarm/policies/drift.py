@@ -19,8 +19,8 @@ from superarm.models.worlds import World
 from superarm.posteriors import Resetting, StreamingGP
 from superarm.rules import UCB, InBlock, LogarithmicUCB
 
+from .from_model import index_policy, posterior_for
 from .index import IndexPolicy
-from .published import index_policy, posterior_for
 from .score import ScorePolicy
 from .scores import LastTruth
 

@@ -32,7 +32,6 @@ from superarm.core.inputs import (
     as_generator,
     as_number,
     as_scale,
-    as_vector,
     read_only,
     require_type,
 )
@@ -191,10 +190,10 @@ class Exp3(Learner):
         return {"ignored": self.ignored, "number": block, "log_weights": logs}
 
     def _remember(self, state: State) -> None:
-        self.ignored = as_count(state.scalar("ignored"), "ignored", 0)
-        block = as_count(state.scalar("number"), "number", 0)
+        self.ignored = state.count("ignored", 0)
+        block = state.count("number", 0)
         K = len(self.arms)
-        logs = as_vector(state.array("log_weights"), "log_weights", K)
+        logs = state.vector("log_weights", K)
         # A reward adds at most 1, and a block has at most that many rewards.
         largest_sum = self.block * (1.0 + _ROUNDING)
         if logs.min() < 0.0 or logs.sum() > largest_sum:

@@ -83,13 +83,10 @@ class Hypercubes(CellPolicy):
         tallies = [self._tallies.get(cube, _NO_PLAYS) for cube in cubes]
         plays = np.array([tally.plays for tally in tallies])
         mean = np.array([tally.mean for tally in tallies])
-        # t^{2/(3+d)} ln t
-        exponent = 2.0 / (3.0 + dimension)
-        enough_plays = step**exponent * math.log(step)
         # Any explored arm ranks below any under-explored one, whatever its mean.
         above_means = mean.max(initial=0.0) + 1.0
         exploration = above_means + rng.random(n)
-        is_under_explored = plays <= enough_plays
+        is_under_explored = plays <= _enough_plays(step, dimension)
         return np.where(is_under_explored, exploration, mean)
 
     def _update_cells(self, contexts: Floats, rewards: Floats) -> None:
@@ -154,3 +151,10 @@ def cc_mab(model: Model, *, tuned_for: int | None = None) -> Hypercubes:
     """
     horizon = model.horizon if tuned_for is None else tuned_for
     return Hypercubes(oracle=model.oracle, direction=model.direction, horizon=horizon)
+
+
+def _enough_plays(step: int, dimension: int) -> float:
+    """t^{2/(3+d)} ln t, the plays from which a cube counts as explored."""
+    exponent = 2.0 / (3.0 + dimension)
+    growth: float = step**exponent
+    return growth * math.log(step)

@@ -16,8 +16,7 @@ from superarm.movement import ActionMetric
 from superarm.oracles import TopK
 from superarm.rules import UCB, Fixed, RidgeUCB
 
-from .index import IndexPolicy
-from .published import (
+from .from_model import (
     GainChoice,
     PosteriorName,
     gamma_for,
@@ -25,6 +24,7 @@ from .published import (
     known,
     posterior_for,
 )
+from .index import IndexPolicy
 from .score import ScorePolicy
 from .scores import Planned, Stay, Truth
 from .tree_index import TreeIndexPolicy, Update

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Offer, Rng, State
 from superarm.core.errors import StateError
-from superarm.core.inputs import LARGEST, as_count, as_features, as_number
+from superarm.core.inputs import LARGEST, as_number
 from superarm.core.linalg import cholesky, solve_lower
 from superarm.core.registry import register
 
@@ -233,11 +233,9 @@ class ChangeDetecting(NumberedWrapper):
         return self._memory_of(scalars, self._recent, alarms=rows)
 
     def _remember(self, state: State) -> None:
-        ignored = state.scalar("ignored")
-        self.ignored = as_count(ignored, "ignored", 0, self.count)
-        statistic = state.scalar("statistic")
+        self.ignored = state.count("ignored", 0, self.count)
         threshold = math.log(self.run_length)
-        self._statistic = as_number(statistic, "statistic", 0.0, threshold)
+        self._statistic = state.number("statistic", 0.0, threshold)
         self.alarms = _alarms_in(state)
         self._remember_inside(state, self.posterior)
         if self._statistic > 0.0:
@@ -246,7 +244,7 @@ class ChangeDetecting(NumberedWrapper):
 
 def _alarms_in(state: State) -> tuple[Alarm, ...]:
     """The alarms in a state."""
-    rows = as_features(state.array("alarms"), "alarms", 2)
+    rows = state.matrix("alarms", 2)
     are_whole = rows == np.floor(rows)
     are_exact = np.abs(rows) <= 2**53  # larger whole numbers are not exact as floats
     if not (are_whole.all() and are_exact.all()):
@@ -267,7 +265,7 @@ def _is_late(
     if isinstance(inside, DriftingGP):
         # It would not learn them, so they are no evidence of a change.
         times = keys[:, _TIME]
-        late |= times <= inside._forgotten
+        late |= times <= inside.forgotten_until
     return late
 
 

@@ -12,7 +12,6 @@ from superarm.core.inputs import (
     SMALLEST,
     as_levels,
     as_positions,
-    as_vector,
     require_size,
     require_type,
 )
@@ -151,16 +150,14 @@ class FixedPosterior(GaussianPosterior):
 
     def _remember(self, state: State) -> None:
         n = len(self.prior_mean)
-        weight = as_vector(state.array("weight"), "weight", n)
+        weight = state.vector("weight", n)
         impossible = (weight != 0.0) & (weight < SMALLEST)
         if impossible.any():
             raise StateError(
                 f"this state is damaged: it holds the weight {weight[impossible][0]:g}, "
                 "which no noise gives"
             )
-        weighted_rewards = as_vector(
-            state.array("weighted_rewards"), "weighted_rewards", n
-        )
+        weighted_rewards = state.vector("weighted_rewards", n)
         self._totals[:n] = weight.tolist()
         self._totals[n:INFORMATION] = weighted_rewards.tolist()
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from superarm.core import Covariance, Floats, Ints, Rng, State
 from superarm.core.errors import StateError
-from superarm.core.inputs import as_count, as_flag, as_number, as_positions
+from superarm.core.inputs import as_count, as_flag, as_number
 from superarm.core.registry import register
 
 from .base import Memory
@@ -153,7 +153,7 @@ class InducingGP(KernelPosterior):
 
     def _remember(self, state: State) -> None:
         super()._remember(state)
-        points = as_positions(state.array("points"), "points")
+        points = state.positions("points")
         size = len(points)
         are_distinct = size == len(set(points.tolist()))
         are_complete = size == min(self.count, self.inducing)

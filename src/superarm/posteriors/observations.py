@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, State
 from superarm.core.errors import StateError
-from superarm.core.inputs import as_vector
 from superarm.core.linalg import shallow_copy, with_room
 
 _FIRST_CAPACITY = 256  # rows
@@ -59,8 +58,8 @@ class Observations(NamedTuple):
             keys: Its arms, already validated.
         """
         count = len(keys)
-        rewards = as_vector(state.array("rewards"), "rewards", count)
-        noise = as_vector(state.array("noise"), "noise", count)
+        rewards = state.vector("rewards", count)
+        noise = state.vector("noise", count)
         if not (noise > 0.0).all():
             raise StateError("this state is damaged: its observations are impossible")
         return cls(keys, rewards, noise)

@@ -15,7 +15,7 @@ from superarm.core.errors import (
     PrecisionWarning,
     warn,
 )
-from superarm.core.inputs import as_count, as_flag, as_scale, as_vector
+from superarm.core.inputs import as_count, as_flag, as_scale
 from superarm.core.registry import register
 from superarm.kernels import Columns, Linear, Product
 from superarm.kernels.base import TunableCovariance
@@ -222,9 +222,9 @@ class Refitting(Wrapping):
         return self._memory_of(scalars, self._recent, theta=self._theta)
 
     def _remember(self, state: State) -> None:
-        self.fits = as_count(state.scalar("fits"), "fits", 0)
+        self.fits = state.count("fits", 0)
         size = self._size if self.fits else 0
-        self._theta = as_vector(state.array("theta"), "theta", size).copy()
+        self._theta = state.vector("theta", size).copy()
         template = self.posterior
         if self.fits:
             noise = as_scale(state.scalar("noise_variance"), "noise_variance")

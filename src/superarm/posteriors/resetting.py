@@ -90,8 +90,6 @@ class Resetting(NumberedWrapper):
         return self._memory_of(scalars, None)
 
     def _remember(self, state: State) -> None:
-        current = state.scalar("current")
-        self._current = as_count(current, "current", 0, 2**53)
-        ignored = state.scalar("ignored")
-        self.ignored = as_count(ignored, "ignored", 0, self.count)
+        self._current = state.count("current", 0, 2**53)
+        self.ignored = state.count("ignored", 0, self.count)
         self._remember_inside(state, self.posterior)

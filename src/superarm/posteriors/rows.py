@@ -81,7 +81,7 @@ class RowPosterior(GaussianPosterior):
         return Memory(self.observed._asdict())
 
     def _remember(self, state: State) -> None:
-        arms = as_features(state.array("arms"), "arms")
+        arms = state.matrix("arms")
         observations = Observations.from_state(state, arms)
         count = len(observations.rewards)
         if count > self.count or (self.forget is None and count < self.count):

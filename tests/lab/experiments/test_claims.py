@@ -507,6 +507,15 @@ def test_claim_relative_to_zero_is_undecided(tmp_path: Path) -> None:
     assert verdict.verdict == "undecided"
 
 
+def test_claim_relative_to_a_negative_total_is_judged(tmp_path: Path) -> None:
+    """Division by −1 turns the order around."""
+    run = make_run(tmp_path, {**TOTALS, "negative": often([-1.0, -1.0, -1.0])})
+    below = claim("below", policy="good", versus="poor", relative_to="negative")
+    (turned,) = judge(run, [below])
+    (back,) = judge(run, [{**below, "policy": "poor", "versus": "good"}])
+    assert (turned.verdict, back.verdict) == ("does not hold", "holds")
+
+
 @pytest.mark.slow
 def test_among_some_values_of_a_key(tmp_path: Path) -> None:
     run = make_run(tmp_path, TOTALS, settings=[{"k": 1}, {"k": 2}, {"k": 3}])

@@ -193,7 +193,7 @@ def test_five_seeds_count_as_five_observations() -> None:
     # … also where a few trips are outside it, each in another seed: what 95 % shows of D is little.
     scores[[7, 67, 127, 187, 247]] = 3.0
     few = _shares(_within(scores), np.ones(300), seeds, of_seeds=True)
-    assert few[AT_95].observed == 1.0 - 5 / 300
+    assert few[AT_95].observed == 295 / 300
     assert 5.0 <= few[AT_95].effective < 6.0
     # Where trips of one seed are as different as those of several, there are many.
     scores[:] = np.where(np.arange(300) % 2, 1.0, 0.0)

@@ -67,6 +67,14 @@ def test_ratio_to_a_nonpositive_total_is_reported(last: float, tmp_path: Path) -
     )
 
 
+def test_only_a_ratio_to_zero_is_unknown(tmp_path: Path) -> None:
+    """Totals of the reference: 2, 0, then −4. The curve has a gap, not a jump to 0 or infinity."""
+    rewards = {"mine": [[1.0, 1.0, 1.0]], "best": [[2.0, -2.0, -4.0]]}
+    (picture,) = run_charts(write_run(tmp_path, rewards, derived=[RATIO]))["derived"]
+    (series,) = picture.panels[0].series  # type: ignore[union-attr]
+    np.testing.assert_allclose(series.y, [0.5, np.nan, -0.75])
+
+
 def test_regret_against_the_number_of_rounds(tmp_path: Path) -> None:
     """Rerun policies have their own total for every T, others that of their first rounds."""
     rewards = {"again": [[0.0, 1.0, 2.0, 3.0]], "once": [[5.0, 6.0, 7.0, 8.0]]}

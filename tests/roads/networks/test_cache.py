@@ -64,7 +64,7 @@ def test_sample_network_has_every_optional_field() -> None:
     assert missing == [], "set them in with_everything()"
 
 
-def require_same(one: RoadNetwork, other: RoadNetwork) -> None:
+def assert_same(one: RoadNetwork, other: RoadNetwork) -> None:
     for field in fields(RoadNetwork):
         ours, theirs = getattr(one, field.name), getattr(other, field.name)
         if isinstance(ours, np.ndarray):
@@ -116,7 +116,7 @@ def test_cached_network_equals_the_one_read(path: Path, network: RoadNetwork) ->
     assert read(path, reader) is network
     reread = read(path, reader)
     assert reader.times == 1
-    require_same(reread, network)
+    assert_same(reread, network)
     assert reread.line_graph().signals == network.line_graph().signals
     assert read(path, reader, name="other").name == "other"  # a name is not cached
     assert [file.name for file in path.parent.iterdir() if "tmp" in file.name] == []
@@ -216,14 +216,14 @@ def test_every_damaged_byte_is_noticed_or_harmless(path: Path) -> None:
         damaged[place] ^= 1 << int(rng.integers(8))
         cache_path(path).write_bytes(damaged)
         reader = Reader(network)
-        require_same(read(path, reader), network)
+        assert_same(read(path, reader), network)
         noticed += reader.times
         assert cache_path(path).read_bytes() in (original, bytes(damaged))
     assert noticed > 100
     for size in (0, 1, 100, len(original) // 2, len(original) - 1):
         cache_path(path).write_bytes(original[:size])
         reader = Reader(network)
-        require_same(read(path, reader), network)
+        assert_same(read(path, reader), network)
         assert reader.times == 1
         assert zipfile.is_zipfile(cache_path(path))  # it was rewritten
 
@@ -265,9 +265,9 @@ def test_hostile_numbers_are_ignored(path: Path, name: str, value: Any) -> None:
     read(path, Reader(network))
     rewritten(path, {**arrays_of(path), name: value})
     reader = Reader(network)
-    require_same(read(path, reader), network)
+    assert_same(read(path, reader), network)
     assert reader.times == 1
-    require_same(read(path, reader), network)
+    assert_same(read(path, reader), network)
     assert reader.times == 1  # it was rewritten
     missing = arrays_of(path)
     del missing[name]
@@ -284,7 +284,7 @@ def test_bombs_objects_and_foreign_files_are_ignored(
 
     def ignored() -> None:
         reader = Reader(network)
-        require_same(read(path, reader), network)
+        assert_same(read(path, reader), network)
         assert reader.times == 1
 
     packed = io.BytesIO()
@@ -330,9 +330,9 @@ def test_sumo_networks_use_it(
     monkeypatch.setattr(
         reading, "read_sumo", lambda _: pytest.fail("it was read again")
     )
-    require_same(read_network(path), first)
+    assert_same(read_network(path), first)
     level = read_network(path, flat=True)  # heights are changed after it was read
     assert np.ptp(level.junctions[:, 2]) == 0.0
-    require_same(read_network(path), first)
+    assert_same(read_network(path), first)
     key = json.loads(bytes(arrays_of(Path(path))["key"]))
     assert key["options"] == {"reader": "sumo"}

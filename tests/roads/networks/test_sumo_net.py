@@ -502,7 +502,7 @@ def test_connections_may_come_before_the_edges_they_name(tmp_path):
     assert np.array_equal(usual.connections, other.connections)
 
 
-def reads_or_refuses(path):
+def assert_reads_or_refuses(path):
     try:
         network = read_sumo(path)
     except InputError:
@@ -520,7 +520,7 @@ def test_damage_is_refused_or_harmless(tmp_path, data):
     end = data.draw(st.integers(0, len(raw)) | st.just(len(raw)))
     path = tmp_path / "town.net.xml"
     path.write_bytes(raw[:end])
-    reads_or_refuses(path)
+    assert_reads_or_refuses(path)
 
 
 @settings(max_examples=60)
@@ -535,7 +535,7 @@ def test_damage_to_packed_files_is_refused_or_harmless(tmp_path, data, packed):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     path = tmp_path / f"town.net.xml{suffix}"
     path.write_bytes(raw[: data.draw(st.integers(0, len(raw)) | st.just(len(raw)))])
-    reads_or_refuses(path)
+    assert_reads_or_refuses(path)
 
 
 def table(folder, name):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from compare_drives import assert_same_drive
 
 from superarm.core.errors import FileError, InputError
 from superarm.roads.networks import read_sumo
@@ -17,12 +18,6 @@ libsumo = pytest.importorskip("libsumo", reason="libsumo is not installed")
 sumo = pytest.importorskip("sumo", reason="sumo is not installed")
 
 ROUTE = ["ef", "fg", "gb"]
-
-
-def same(one, other):
-    for name in ("speeds", "inclines", "reached", "left", "driven", "positions"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    assert (one.duration, one.metres) == (other.duration, other.metres)
 
 
 @pytest.fixture
@@ -57,8 +52,8 @@ def test_cached_drive_is_shared_between_drivers(network, cache, tmp_path, unmove
     with Driver(
         copied, cache=str(cache), seed=5
     ) as driver:  # no traffic: nothing is drawn
-        same(driver.drive(ROUTE), driven)
-        same(driver.drive(tuple(ROUTE)), driven)
+        assert_same_drive(driver.drive(ROUTE), driven)
+        assert_same_drive(driver.drive(tuple(ROUTE)), driven)
         with pytest.raises(InputError, match="list of at least one edge"):
             driver.drive("ef")
 
@@ -82,7 +77,7 @@ def test_cache_key_includes_every_relevant_setting(network, cache, tmp_path):
         with Driver(file, cache=cache, **how) as driver:
             cached = driver.drive(ROUTE, **when)
         with Driver(file, **how) as driver:
-            same(driver.drive(ROUTE, **when), cached)
+            assert_same_drive(driver.drive(ROUTE, **when), cached)
         assert rows(cache) == count
     with Driver(network, cache=cache, departures=(7.0, 0.0)) as driver:
         driver.drive(ROUTE)
@@ -101,9 +96,9 @@ def test_damaged_cache_entries_are_driven_again(network, cache, harm, unmoved):
         )
     with Driver(network, cache=cache) as driver:
         with pytest.warns(UserWarning, match="damaged and driven anew"):
-            same(driver.drive(ROUTE), driven)
+            assert_same_drive(driver.drive(ROUTE), driven)
         unmoved()
-        same(driver.drive(ROUTE), driven)
+        assert_same_drive(driver.drive(ROUTE), driven)
 
 
 def test_cached_drive_of_another_route_is_ignored(network, cache):
@@ -136,7 +131,7 @@ def test_cache_failure_during_a_run_warns_and_continues(network, cache):
         driven = driver.drive(ROUTE)
         cache.write_bytes(b"no such thing" * 1000)
         with pytest.warns(UserWarning, match=r"drives\.sqlite") as warned:
-            same(driver.drive(ROUTE), driven)
+            assert_same_drive(driver.drive(ROUTE), driven)
     messages = " ".join(str(warning.message) for warning in warned)
     assert "driven anew" in messages
     assert "could not be kept" in messages

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from compare_drives import assert_same_drive
 
 from superarm.core import Floats, Ints
 from superarm.core.data_files import find
@@ -35,16 +36,6 @@ HILL = ["ab", "bc", "cd", "ds", "s-t1", "t1-t2", "t2-e"]
 # --- the same trip costs the same --------------------------------------------------------------
 
 
-def same(one, other):
-    for name in ("speeds", "inclines", "reached", "left", "driven", "positions"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    assert (one.duration, one.arrived, one.completed) == (
-        other.duration,
-        other.arrived,
-        other.completed,
-    )
-
-
 def total(drive):
     return float(drive.energies(Vehicle()).sum())
 
@@ -58,15 +49,15 @@ def test_trips_repeat_regardless_of_earlier_drives(build_network, tmp_path):
         forward = [driver.drive(route) for route in routes]
         backward = [driver.drive(route) for route in reversed(routes)][::-1]
     for one, other in zip(forward, backward, strict=True):
-        same(one, other)
+        assert_same_drive(one, other)
 
 
 def test_two_drivers_take_turns(network):
     with Driver(network) as first, Driver(network, step=0.1) as second:
         first_drive = first.drive(HILL)
         other = second.drive(HILL)
-        same(first.drive(HILL), first_drive)
-        same(second.drive(HILL), other)
+        assert_same_drive(first.drive(HILL), first_drive)
+        assert_same_drive(second.drive(HILL), other)
     assert len(other.speeds) > len(first_drive.speeds)
 
 
@@ -97,9 +88,9 @@ def test_traffic_changes_what_a_trip_costs_and_repeats(network, busy):
         drives = [driver.drive(route, moment=moment) for moment in range(2)]
         repeated = [driver.drive(route, moment=moment) for moment in (1, 0)][::-1]
     for one, other in zip(drives, repeated, strict=True):
-        same(one, other)
+        assert_same_drive(one, other)
     with Driver(network, traffic=busy) as driver:
-        same(driver.drive(route, moment=1), drives[1])
+        assert_same_drive(driver.drive(route, moment=1), drives[1])
     with Driver(network, traffic=busy, seed=1) as driver:
         assert driver.drive(route).duration != drives[0].duration
     assert all(drive.arrived and drive.duration > empty.duration for drive in drives)
@@ -149,7 +140,7 @@ def test_reloading_matches_copying(network, busy, with_traffic):
                 [driver.drive(route) for route in (HILL, ["ef", "fg", "gb"], HILL)]
             )
     for one, other in zip(*drives, strict=True):
-        same(one, other)
+        assert_same_drive(one, other)
 
 
 def test_another_process_drives_the_same(network):
@@ -219,7 +210,7 @@ def test_trips_repeat_where_lanes_are_many(monaco):
     for one, other in zip(
         [*forward, forward[2], forward[0]], [*backward, *last], strict=True
     ):
-        same(one, other)
+        assert_same_drive(one, other)
 
 
 @pytest.mark.slow

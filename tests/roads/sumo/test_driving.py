@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from compare_drives import assert_same_drive
 
 from superarm.core.errors import InputError, MissingDataError, UnknownArmError
 from superarm.roads.energy import Vehicle
@@ -30,16 +31,6 @@ SPEED = 13.9
 def driver(network):
     with Driver(network) as one:
         yield one
-
-
-def same(one, other):
-    for name in ("speeds", "inclines", "reached", "left", "driven", "positions"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    assert (one.duration, one.arrived, one.completed) == (
-        other.duration,
-        other.arrived,
-        other.completed,
-    )
 
 
 def energies(drive, vehicle=None):
@@ -435,15 +426,15 @@ def test_departures_meet_signals_in_other_phases(build_network, tmp_path):
         assert driver.moments == 4
         drives = [driver.drive(HILL, moment=moment) for moment in range(4)]
         repeated = driver.drive(HILL, moment=2)
-    same(drives[0], first)
-    same(drives[2], repeated)
+    assert_same_drive(drives[0], first)
+    assert_same_drive(drives[2], repeated)
     assert len({drive.duration for drive in drives}) > 1
 
 
 def test_drives_are_written_and_read_to_the_last_bit(driver):
     drive = driver.drive(AROUND)
     restored = Drive.from_bytes(drive.to_bytes())
-    same(drive, restored)
+    assert_same_drive(drive, restored)
     assert (drive.step, drive.metres) == (restored.step, restored.metres)
     data = drive.to_bytes()
     changed = (
@@ -594,7 +585,7 @@ def test_a_trip_may_begin_and_end_on_an_edge(driver, network):
         full.metres - 0.6 * first - 0.7 * last, abs=1e-3
     )
     np.testing.assert_allclose(ends.seconds[1:-1], full.seconds[1:-1], atol=driver.step)
-    same(driver.drive(HILL, between=(0.0, last)), full)
+    assert_same_drive(driver.drive(HILL, between=(0.0, last)), full)
     assert driver.drive(HILL, between=(first, 0.0)).arrived
     for bad in (
         (2.0 * length, length),
@@ -619,7 +610,7 @@ def test_trip_that_exceeds_its_time_limit_is_stopped(driver):
     assert drive.driven[0] == 1.0
     assert 0.0 < drive.driven[1] < 1.0
     assert not drive.driven[2:].any()
-    same(driver.drive(HILL), full)
+    assert_same_drive(driver.drive(HILL), full)
 
 
 def test_bad_drivers(network, tmp_path):
@@ -677,4 +668,4 @@ def test_packed_networks(network, tmp_path):
         expected = plain.drive(HILL)
     for name in ("small.net.xml.gz", "small.net.xml.xz"):
         with Driver(tmp_path / name) as driver:
-            same(driver.drive(HILL), expected)
+            assert_same_drive(driver.drive(HILL), expected)

@@ -85,11 +85,12 @@ def _pairs(current: Any, saved: Any, place: str) -> Iterator[_Pair] | None:
     if isinstance(current, Mapping) and isinstance(saved, Mapping):
         return _pairs_in_tables(current, saved, place)
     if isinstance(current, list) and isinstance(saved, list):
-        if len(current) == len(saved):
-            return _pairs_in_lists(current, saved, place)
-    elif isinstance(current, np.ndarray) and isinstance(saved, np.ndarray):
+        same_length = len(current) == len(saved)
+        return _pairs_in_lists(current, saved, place) if same_length else None
+    if isinstance(current, np.ndarray) and isinstance(saved, np.ndarray):
         same_shape = current.shape == saved.shape
-        if same_shape and current.dtype.kind == saved.dtype.kind:
+        same_kind = current.dtype.kind == saved.dtype.kind
+        if same_shape and same_kind:
             return _unequal_entries(current, saved, place)
     return None
 

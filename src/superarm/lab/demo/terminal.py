@@ -40,6 +40,7 @@ _PANEL = 27  # columns of the numbers beside the map
 _GAP = 2  # columns between map and numbers
 # Columns of the map below which the numbers stand under it instead of beside it.
 _LEAST_MAP = 30
+_LEAST_ROWS = 4  # of a map
 _UNDER_MAP = 4  # lines of numbers under the map
 # Share of dots from which local streets are left out: all roads would show nothing.
 _CROWDED = 0.45
@@ -163,8 +164,8 @@ def _place_dots(roads: RoadMap, columns: int, rows: int) -> NDArray[np.float64]:
     scale = float((size / span).min())
     margin = (size - span * scale) / 2.0
     places: NDArray[np.float64] = (roads.points - low) * scale + margin
-    height = size[1]
-    places[:, 1] = height - places[:, 1]
+    last_row = rows - 1
+    places[:, 1] = last_row - places[:, 1]  # rows count from the top
     return places
 
 
@@ -189,6 +190,15 @@ def _append_letters(
         text.append(word, style)
 
 
+def _first_points(offsets: Ints) -> Ints:
+    """Points at which a straight piece of an edge begins: all but the last of each edge."""
+    count = offsets[-1]
+    last_points = offsets[1:] - 1
+    begins = np.ones(count, dtype=bool)
+    begins[last_points] = False
+    return np.flatnonzero(begins)
+
+
 def _rasterise(places: NDArray[np.float64], offsets: Ints) -> tuple[Ints, Ints]:
     """The dots (x, y) along each edge's course, and where those of each edge begin.
 
@@ -196,10 +206,7 @@ def _rasterise(places: NDArray[np.float64], offsets: Ints) -> tuple[Ints, Ints]:
         places: Points of all edges one after another, in dots, (p, 2).
         offsets: Where the points of each edge begin, (n + 1,).
     """
-    last_points = offsets[1:] - 1
-    begins = np.ones(len(places), dtype=bool)
-    begins[last_points] = False  # an edge's last point begins no piece
-    first = np.flatnonzero(begins)  # the first point of each straight piece
+    first = _first_points(offsets)  # of each straight piece
     step = places[first + 1] - places[first]  # (pieces, 2)
     longest = np.abs(step).max(axis=1)
     count = np.ceil(longest).astype(np.intp) + 1  # dots of a piece
@@ -211,7 +218,8 @@ def _rasterise(places: NDArray[np.float64], offsets: Ints) -> tuple[Ints, Ints]:
     dots = np.rint(positions).astype(np.intp)
     edge = np.searchsorted(offsets, start, side="right") - 1
     numbers = np.arange(len(offsets))
-    return dots, np.searchsorted(edge, numbers)
+    begins = np.searchsorted(edge, numbers)
+    return dots, begins
 
 
 class Screen:
@@ -282,11 +290,13 @@ class Screen:
 def _fit_canvas(roads: RoadMap, most_columns: int, most_rows: int) -> Canvas:
     """The largest canvas of the roads' shape; a letter is about twice as high as wide."""
     spans = np.ptp(roads.points, axis=0)
-    across, up = np.maximum(spans, 1.0)  # metres
-    wide = np.ceil(2.0 * most_rows * across / up)
-    columns = int(min(most_columns, wide))
-    high = np.ceil(columns * up / across / 2.0)
-    rows = int(min(most_rows, max(4, high)))
+    width, height = np.maximum(spans, 1.0)  # metres
+    # As many columns as the roads need if they fill all rows.
+    needed_columns = np.ceil(2.0 * most_rows * width / height)
+    columns = int(min(most_columns, needed_columns))
+    needed_rows = np.ceil(columns * height / width / 2.0)
+    rows = max(_LEAST_ROWS, int(needed_rows))
+    rows = min(most_rows, rows)
     return Canvas(roads, columns, rows)
 
 

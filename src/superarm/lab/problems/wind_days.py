@@ -102,11 +102,12 @@ def real_days(profile: str, path: Path) -> WindDays:
 
 def _complete_days(lidar: LidarWinds, day: Ints, days: int) -> Floats:
     """Speeds of days with every hour once, (days, 24, 9); ``day`` is that of each hour."""
-    counts = np.zeros((days, HOURS), dtype=np.intp)
     hours_since_1970 = lidar.hours.astype(np.int64)
     hour = hours_since_1970 % HOURS
-    np.add.at(counts, (day, hour), 1)
-    is_complete = (counts == 1).all(axis=1)  # (days,)
+    record_counts = np.zeros((days, HOURS), dtype=np.intp)
+    np.add.at(record_counts, (day, hour), 1)
+    has_one_record = record_counts == 1
+    is_complete = has_one_record.all(axis=1)  # (days,)
     used = is_complete[day]  # by record
     speeds: Floats = lidar.speeds[used]
     return speeds.reshape(-1, HOURS, len(LIDAR_HEIGHTS))

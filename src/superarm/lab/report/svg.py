@@ -295,12 +295,13 @@ class Plane:
     def _corners(self, course: Floats) -> list[tuple[int, int]]:
         """Points of a course in units of paths, without those equal to the one before."""
         places = self._units * self.place(course)
-        points = np.rint(places).astype(int)
-        steps = np.diff(points, axis=0)
-        differs = np.any(steps != 0, axis=1)
-        moved = np.concatenate([[True], differs])
-        corners = points[moved]
-        return [(int(x), int(y)) for x, y in corners]
+        rounded = np.rint(places).astype(int)
+        corners: list[tuple[int, int]] = []
+        for x, y in rounded.tolist():
+            point = (x, y)
+            if not corners or point != corners[-1]:
+                corners.append(point)
+        return corners
 
 
 def _polyline(corners: Sequence[tuple[int, int]]) -> str:

@@ -132,10 +132,15 @@ def seconds_by_seed(
         points: The largest number of stretches; curves are drawn at their last rounds.
     """
     stretches = _stretches(run, policy, setting_index, points)
-    medians = [np.median(stretch.seconds, axis=1) for stretch in stretches]
+    last_rounds = []
+    medians = []
+    for stretch in stretches:
+        last_rounds.append(stretch.last)
+        of_each_seed = np.median(stretch.seconds, axis=1)
+        medians.append(of_each_seed.astype(np.float64))
+    rounds = np.array(last_rounds)
     by_seed = np.stack(medians, axis=1)  # (seeds, stretches)
-    rounds = np.array([stretch.last for stretch in stretches])
-    return [Curve(rounds, seed.astype(np.float64)) for seed in by_seed]
+    return [Curve(rounds, seconds) for seconds in by_seed]
 
 
 class _Stretch(NamedTuple):

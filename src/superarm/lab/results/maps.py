@@ -317,8 +317,11 @@ def middle(course: Floats) -> tuple[float, float]:
         course: Its points in metres, (q, 2).
     """
     x, y = course.T
-    lengths = np.hypot(np.diff(x), np.diff(y))  # of its straight pieces
-    along = np.concatenate([[0.0], np.cumsum(lengths)])  # to each point
+    x_steps = np.diff(x)
+    y_steps = np.diff(y)
+    lengths = np.hypot(x_steps, y_steps)  # of its straight pieces
+    ends = np.cumsum(lengths)
+    along = np.append(0.0, ends)  # the way to each point
     half = along[-1] / 2.0
     middle_x = np.interp(half, along, x)
     middle_y = np.interp(half, along, y)

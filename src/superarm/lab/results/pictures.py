@@ -148,16 +148,19 @@ class Chart:
         """Labels of the x-axis by their places."""
         low, high = self.x_range()
         zero = self._log_zero()
+        labels: dict[float, str] = {}
         if zero is not None:
+            labels[zero.place] = "0"
             # Fewer than usual: 0 takes room.
             places = ticks(low / 10.0, high, log=True)
             places = [place for place in places if place >= zero.least]
-            labels = {place: significant(place) for place in places}
-            return {zero.place: "0", **labels}
-        places = ticks(low, high, self.log_x)
-        if self._has_integers():
-            places = [place for place in places if place % 1.0 == 0.0]
-        return {place: significant(place) for place in places}
+        else:
+            places = ticks(low, high, self.log_x)
+            if self._has_integers():
+                places = [place for place in places if place % 1.0 == 0.0]
+        for place in places:
+            labels[place] = significant(place)
+        return labels
 
     def _has_integers(self) -> bool:
         """Whether all places on the x-axis are integers: rounds, days."""

@@ -105,9 +105,11 @@ def usual_route(run: Run, policy: str, setting_index: int, seed: int) -> Ints:
     latest_first = choices[::-1]
     counts: Counter[tuple[int, ...]] = Counter()
     for padded in latest_first[: _tenth(run)]:
-        route = padded[padded >= 0]
-        counts[tuple(route.tolist())] += 1
-    [(usual, _)] = counts.most_common(1)  # the first of equally frequent ones
+        is_edge = padded >= 0
+        route = padded[is_edge].tolist()
+        counts[tuple(route)] += 1
+    # Of equally frequent routes, ``max`` returns the first that was counted.
+    usual = max(counts, key=counts.__getitem__)
     return np.array(usual, dtype=np.intp)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from superarm.core.errors import StateError
@@ -35,19 +35,27 @@ def sweeps(run: Run, key: str | None = None) -> list[Sweep]:
         key = _most_swept_key(values)
     if key not in values:
         return []
-    indices = [*range(len(run.settings))]
-    if not any(isinstance(value, str) for value in values[key]):
+    indices = list(range(len(run.settings)))
+    has_texts = any(isinstance(value, str) for value in values[key])
+    if not has_texts:
         indices.sort(key=lambda index: run.settings[index].get(key, 0))
+    panels = _panels(run, key, indices)
+    return [panel for panel in panels if len(panel.values) > 1]
+
+
+def _panels(run: Run, key: str, indices: Iterable[int]) -> Iterable[Sweep]:
+    """The settings at these positions, one panel for equal values of the other keys."""
     panels: dict[str, Sweep] = {}  # by the values of the other keys
     for index in indices:
         setting = run.settings[index]
-        fixed = {name: value for name, value in setting.items() if name != key}
+        fixed = dict(setting)
+        fixed.pop(key, None)
         others = repr(sorted(fixed.items()))
         panel = panels.setdefault(others, Sweep(key, fixed, [], []))
         if key in setting:
             panel.values.append(setting[key])
             panel.settings.append(index)
-    return [panel for panel in panels.values() if len(panel.values) > 1]
+    return panels.values()
 
 
 def _most_swept_key(values: Mapping[str, set[Any]]) -> str:

@@ -14,7 +14,8 @@ from fastapi.responses import StreamingResponse
 from pydantic import ValidationError
 
 from superarm.core.errors import SuperarmError
-from superarm.live.bandit import Bandit, Tell
+from superarm.live.answers import Tell
+from superarm.live.bandit import Bandit
 from superarm.live.events import Event
 
 from . import bodies

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from superarm.live.bandit import Answer, Recorded
+from superarm.live.answers import Answer, Recorded
 from superarm.live.explain import Explanation
 
 from . import bodies

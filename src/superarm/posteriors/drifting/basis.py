@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, State
 from superarm.core.errors import StateError
-from superarm.core.inputs import as_features
 from superarm.kernels.state_space import StateSpace
 
 from .form import Form
@@ -123,8 +122,8 @@ class BasisForm(Form):
         return arrays
 
     def resume(self, state: State) -> bool:
-        G = as_features(state.array("G"), "G")
-        recent = as_features(state.array("recent"), "recent")
+        G = state.matrix("G")
+        recent = state.matrix("recent")
         if not (self._accepts_learned(G, recent) and self._accepts_recent(recent)):
             raise StateError("this state is damaged: it belongs to another basis")
         self._G = G.copy()

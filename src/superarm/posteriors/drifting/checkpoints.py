@@ -8,7 +8,7 @@ import numpy as np
 
 from superarm.core import State
 from superarm.core.errors import InputError, StateError
-from superarm.core.inputs import as_features, as_vector
+from superarm.core.inputs import as_vector
 from superarm.core.migrations import migration
 
 from .form import Form
@@ -57,7 +57,7 @@ def _use_one_decay(state: State) -> State:
     scalars = {**state.scalars, "left": 1.0}
     if "left" in arrays:
         try:
-            columns = as_features(state.array("columns"), "columns")
+            columns = state.matrix("columns")
             decays = as_vector(arrays.pop("left"), "left", len(columns))
         except InputError as error:
             raise StateError(f"this state is damaged: {error}") from error

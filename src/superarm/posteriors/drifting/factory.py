@@ -51,7 +51,8 @@ class FormFactory:
         self._arms = arms  # (n, d)
         self._space = space
         self._time_variance = float(space.output @ space.output)  # k_T(0)
-        self._largest_variance = largest_variance  # of the prior
+        self.largest_variance = largest_variance
+        """The largest prior variance of an arm."""
         self.features: Floats | None = None
         """Features of all arms, (n, r), for the kalman form, where they are few."""
         self.feature_error = 0.0
@@ -74,13 +75,13 @@ class FormFactory:
         if len(arms) <= most:
             prior_cov = np.asarray(kernel(arms))
             factor = psd_root(prior_cov, "the prior covariance of the arms")
-            error = factor.error * self._largest_variance
+            error = factor.error * self.largest_variance
             self.features = factor.root
             self.feature_error = error / self._time_variance
         elif isinstance(kernel, Kernel):
             lower = arms.min(axis=0)
             upper = arms.max(axis=0)
-            largest_error = _FEATURE_TOLERANCE * self._largest_variance
+            largest_error = _FEATURE_TOLERANCE * self.largest_variance
             tolerance = largest_error / self._time_variance
             feature_map = kernel.features(lower, upper, tolerance, most)
             if feature_map is not None and feature_map.covers(arms):
@@ -100,18 +101,18 @@ class FormFactory:
             kernel_error = _NOISE_PER_ERROR * self.feature_error * self._time_variance
             if least_noise >= kernel_error:
                 return "kalman"
-        if least_noise >= _LEAST_NOISE_VISITED_AUTO * self._largest_variance:
+        if least_noise >= _LEAST_NOISE_VISITED_AUTO * self.largest_variance:
             return "visited"
         return "folded"
 
     def _check_noise(self, least_noise: float) -> None:
         is_visited = self.choice == "visited"
         relative = _LEAST_NOISE_VISITED if is_visited else _LEAST_NOISE
-        limit = relative * self._largest_variance
+        limit = relative * self.largest_variance
         if least_noise < limit:
             message = (
                 f"a noise variance of {least_noise:.3g} is too small beside prior variances of "
-                f"{self._largest_variance:.3g}: digits would be lost; use at least {limit:.3g}"
+                f"{self.largest_variance:.3g}: digits would be lost; use at least {limit:.3g}"
             )
             if is_visited:
                 message += ", or form='auto'"
@@ -133,7 +134,7 @@ class FormFactory:
     def folded_form(self) -> FoldedForm:
         """A folded form that has learned nothing."""
         n = len(self._arms)
-        return FoldedForm(self._space, self.prior_rows, n, self._largest_variance)
+        return FoldedForm(self._space, self.prior_rows, n, self.largest_variance)
 
     def cheaper_form(self, form: Form) -> Form:
         """The folded form, where a round of it costs less than one of the visited form.
@@ -151,7 +152,7 @@ class FormFactory:
         s = len(self._space.output)
         if rank * n * s > _MOST_COMPARED:
             return form
-        folded = FoldedForm.from_basis(form, self._largest_variance)
+        folded = FoldedForm.from_basis(form, self.largest_variance)
         # A folded form grows to twice its rank before it is compacted: 1.5 on average.
         folded_cost = 1.5 * n * folded.rank * s * s
         visited_cost = (n + 3 * s * rank) * rank

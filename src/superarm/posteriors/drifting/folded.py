@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, State
 from superarm.core.errors import StateError
-from superarm.core.inputs import as_count, as_features
 from superarm.core.linalg import with_room
 from superarm.kernels.state_space import StateSpace
 
@@ -78,14 +77,13 @@ class FoldedForm(Form):
 
     def resume(self, state: State) -> bool:
         s, n = self.shape
-        columns = as_features(state.array("columns"), "columns", s * n)
+        columns = state.matrix("columns", s * n)
         rank = len(columns)
         if rank != state.scalar("rank"):
             raise StateError("this state is damaged: it has lost columns")
         self._columns = columns.reshape(-1, s, n).copy()
         self._rank = rank
-        compact_at = state.scalar("compact_at")
-        self.compact_at = as_count(compact_at, "compact_at", rank)
+        self.compact_at = state.count("compact_at", rank)
         return True
 
     def copy(self, prior: PriorRows | None = None) -> Self:

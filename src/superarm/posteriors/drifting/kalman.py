@@ -200,3 +200,16 @@ class KalmanForm(BasisForm):
         left_values = left @ root.T
         right_values = right @ root.T
         return np.asarray(left_values @ right_values.T)
+
+    def explained_weights(self, g: Floats) -> Floats:
+        """(I ⊗ g) G (I ⊗ g)ᵀ, what was learned of the features' weights, (q, q).
+
+        Args:
+            g: The output, (s,).
+        """
+        q = self._features.shape[1]
+        s = len(g)
+        G = self.learned.reshape(q * s, q, s)
+        half = (G @ g).T  # G (I ⊗ g)ᵀ, transposed
+        explained: Floats = half.reshape(q, q, s) @ g
+        return explained

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, State
 from superarm.core.errors import StateError
-from superarm.core.inputs import as_count
 from superarm.kernels.state_space import StateSpace
 from superarm.posteriors.fixed import as_rows
 
@@ -61,8 +60,7 @@ class VisitedForm(BasisForm):
             )
         self._size = size
         super().resume(state)
-        compare_at = state.scalar("compare_at")
-        self.compare_at = as_count(compare_at, "compare_at")
+        self.compare_at = state.count("compare_at")
         return True
 
     def _units(self, rows: Ints) -> Floats:

@@ -26,7 +26,7 @@ import numpy as np
 from superarm.core import Covariance, Floats, Ints, State
 from superarm.core.compiling import Backend, is_compiled
 from superarm.core.errors import InputError, NotPositiveDefiniteError, StateError
-from superarm.core.inputs import SMALLEST, as_features, as_vector
+from superarm.core.inputs import SMALLEST
 from superarm.core.linalg import PSD_ERROR_LIMIT, psd_root, root_update, solve_lower
 from superarm.posteriors.fixed import INFORMATION, Totals, as_rows
 from superarm.posteriors.variances import SURE_NOISE, check_means, prior_variance
@@ -173,20 +173,18 @@ class RootEngine:
         state.require(self.kind, _SCHEMA, "the root form")
         n = len(self.mean)
         scale = float(self.variance.max())
-        probe = as_vector(state.array("probe"), "probe", n)
+        probe = state.vector("probe", n)
         if not np.allclose(probe, self._probe, rtol=0.0, atol=1e-9 * n * scale):
             return False
-        saved_root = as_features(state.array("root"), "root")
+        saved_root = state.matrix("root")
         root = np.array(saved_root, order="C")
-        mean = as_vector(state.array("mean"), "mean", n).copy()
-        variance = as_vector(state.array("variance"), "variance", n).copy()
+        mean = state.vector("mean", n).copy()
+        variance = state.vector("variance", n).copy()
         pending = as_rows(state.array("pending"), n)
         size = len(pending)
-        pending_weight = as_vector(
-            state.array("pending_weight"), "pending_weight", size
-        )
-        base = as_features(state.array("base"), "base", n)
-        columns = as_features(state.array("columns"), "columns", n)
+        pending_weight = state.vector("pending_weight", size)
+        base = state.matrix("base", n)
+        columns = state.matrix("columns", n)
         until_fold = state.scalar("until_fold")
         has_root = len(root) == n and root.shape[1] <= n
         has_rows = len(base) == size and len(columns) == size

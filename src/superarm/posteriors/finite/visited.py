@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,8 @@ from superarm.core import Covariance, Floats, Ints, State
 from superarm.core.errors import (
     NotPositiveDefiniteError,
     PrecisionWarning,
-    StateError,
     warn,
 )
-from superarm.core.inputs import as_count, as_features, as_positions, as_vector
 from superarm.core.linalg import cholesky, solve_lower
 from superarm.core.threads import blas_threads_for
 from superarm.kernels import PriorRoot, prior_root
@@ -40,6 +38,7 @@ from superarm.posteriors.variances import check_posterior_variance, prior_varian
 
 from .batch import Batch
 from .block_rows import BlockRows, spans
+from .saved_visited import SavedVisited
 
 _SCHEMA = 1
 # Visited arms whose H a state holds, 8 MB; for more it is computed again.
@@ -58,21 +57,6 @@ _DRIFT_ALLOWED = 1e-9
 _STRIP = 2048
 # Covariances that a kernel computes at once; meanwhile it takes several times that.
 _PIECE_BYTES = 2**20
-
-
-class _Saved(NamedTuple):
-    """The values of a saved state."""
-
-    mean: Floats  # (n,)
-    variance: Floats  # (n,)
-    probe: Floats  # (2,)
-    visited: Ints  # V, (v,)
-    batch_sizes: list[int]
-    H: Floats  # (v, v)
-    updates: int
-    refresh_at: int
-    interval: int
-    capacity: int
 
 
 class VisitedEngine:
@@ -438,7 +422,7 @@ class VisitedEngine:
             weight: Σ 1/noise of every arm's observations, (n,).
         """
         state.require(self.kind, _SCHEMA, "the visited form")
-        saved = self._read(state, weight)
+        saved = SavedVisited.read(state, weight)
         n = len(self._arms)
         own_probe = self._probe
         tolerance = 1e-9 * n * float(np.abs(own_probe).max())
@@ -468,42 +452,7 @@ class VisitedEngine:
         self._interval = saved.interval
         return True
 
-    def _read(self, state: State, weight: Floats) -> _Saved:
-        """The values in a state, validated."""
-        n = len(self._arms)
-        mean = as_vector(state.array("mean"), "mean", n)
-        variance = as_vector(state.array("variance"), "variance", n)
-        probe = as_vector(state.array("probe"), "probe", 2)
-        visited = as_positions(state.array("visited"), "visited")
-        size = len(visited)
-        batch_sizes = as_positions(state.array("came"), "came").tolist()
-        H = as_features(state.array("precision"), "precision", size)
-        updates = as_count(state.scalar("updates"), "updates", 0)
-        refresh_at = as_count(state.scalar("refresh_at"), "refresh_at", 0)
-        interval = as_count(state.scalar("interval"), "interval", 0)
-        most_capacity = max(64, size + 128)
-        capacity = as_count(state.scalar("capacity"), "capacity", size, most_capacity)
-        has_visited = np.array_equal(np.sort(visited), np.flatnonzero(weight))
-        has_batches = sum(batch_sizes) == size and min(batch_sizes, default=1) > 0
-        has_moments = len(H) == size and variance.min() >= 0.0
-        if not (has_visited and has_batches and has_moments):
-            raise StateError(
-                "this state is damaged: it holds impossible values for the visited form"
-            )
-        return _Saved(
-            mean=mean.copy(),
-            variance=variance.copy(),
-            probe=probe,
-            visited=visited.copy(),
-            batch_sizes=batch_sizes,
-            H=H,
-            updates=updates,
-            refresh_at=refresh_at,
-            interval=interval,
-            capacity=capacity,
-        )
-
-    def _explains_variance(self, saved: _Saved) -> bool:
+    def _explains_variance(self, saved: SavedVisited) -> bool:
         """Whether saved variances of visited arms are those that the saved H gives."""
         visited = saved.visited
         all_slots = np.arange(len(visited))

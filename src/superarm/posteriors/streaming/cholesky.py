@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from superarm.core import Covariance, Floats, Ints
+from superarm.core.growing_cholesky import GrowingCholesky
 from superarm.core.linalg import (
-    GrowingCholesky,
     add_to_diagonal,
     cholesky,
     information,
@@ -76,7 +76,8 @@ class CholeskyForm(Form):
     def solve(self, keys: Floats) -> ArmSolution:
         if not len(self._factor):
             m = len(keys)
-            return ArmSolution(self, np.empty((m, 0)), np.zeros(m))
+            no_rows = np.empty((m, 0))
+            return ArmSolution(self, no_rows, np.zeros(m))
         covariances = self._kernel(keys, self._data.arms)  # (m, N)
         # The rows are solved in place: copy, unless the array is surely a new one.
         cross = np.array(covariances, dtype=np.float64, order="C", copy=self._copies)

@@ -8,7 +8,6 @@ import numpy as np
 
 from superarm.core import Floats, Ints, State
 from superarm.core.errors import StateError
-from superarm.core.inputs import as_features, as_vector
 from superarm.core.linalg import cholesky, root_update, shallow_copy, solve_lower
 from superarm.core.threads import blas_threads_for
 from superarm.kernels import FeatureMap, Kernel
@@ -119,12 +118,12 @@ class FiniteRankForm(Form):
         """
         state.require(cls.name, FORM_SCHEMA, "the finite-rank form")
         tolerance = state.scalar("tolerance")
-        weights = as_vector(state.array("weights"), "weights").copy()
+        weights = state.vector("weights").copy()
         rank = len(weights)
-        saved_root = as_features(state.array("root"), "root", rank)
+        saved_root = state.matrix("root", rank)
         root = np.array(saved_root, order="C")
-        lower = as_vector(state.array("lower"), "lower", data.columns)
-        upper = as_vector(state.array("upper"), "upper", data.columns)
+        lower = state.vector("lower", data.columns)
+        upper = state.vector("upper", data.columns)
         limit = most + _ROUNDED_FEATURES
         features = kernel.features(lower, upper, tolerance, limit)
         message = "this state is damaged: its features are not those of the kernel"

@@ -9,7 +9,6 @@ import numpy as np
 
 from superarm.core import Covariance, Floats, Ints, State
 from superarm.core.errors import NotPositiveDefiniteError, StateError
-from superarm.core.inputs import as_features, as_vector
 from superarm.posteriors.observations import ObservationBuffer
 from superarm.posteriors.rows import information_in
 from superarm.posteriors.summaries import BLOCK, PointSummary, spread_points
@@ -87,10 +86,10 @@ class InducingForm(Form):
             most: Most inducing points.
         """
         state.require(cls.name, FORM_SCHEMA, "the inducing form")
-        points = as_features(state.array("points"), "points", data.columns)
+        points = state.matrix("points", data.columns)
         count = len(points)
-        weighted_rewards = as_vector(state.array("told"), "told", count)
-        precision = as_features(state.array("precision"), "precision", count)
+        weighted_rewards = state.vector("told", count)
+        precision = state.matrix("precision", count)
         lost = state.scalar("lost")
         chosen_at = state.scalar("chosen_at")
         has_shape = 0 < count <= most and precision.shape == (count, count)

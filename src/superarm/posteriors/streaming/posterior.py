@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ from superarm.core.errors import (
 )
 from superarm.core.inputs import SMALLEST, as_count, as_flag, as_number, require_choice
 from superarm.core.registry import contradiction, has_spec, register
-from superarm.kernels import FeatureMap, Kernel
+from superarm.kernels import Kernel
 from superarm.posteriors.base import Memory
 from superarm.posteriors.observations import ObservationBuffer
 from superarm.posteriors.rows import KernelPosterior, MeanFunction
@@ -45,9 +45,12 @@ from superarm.posteriors.summaries import BLOCK
 from superarm.posteriors.variances import prior_variance
 
 from .cholesky import CholeskyForm
-from .finite_rank import FEATURE_ERROR, FiniteRankForm
+from .features import KernelFeatures
+from .finite_rank import FiniteRankForm
+from .forgetting import TIME, is_recent, memory_span
 from .form import ArmSolution, Form, FormName, NewRewards, Update
 from .inducing import InducingForm
+from .row_lookup import find_rows
 
 FormChoice = Literal["auto", "cholesky", "finite-rank"]
 
@@ -59,15 +62,6 @@ _FIRST_COMPARISON = 64
 _LOOK_AHEAD = 8
 # Pairs up to which observed arms are looked up among those of the last question.
 _LARGEST_MATCH = 1 << 20
-# The column of the times, where arms have one.
-_TIME = -1
-
-
-class _Features(NamedTuple):
-    """Features of the kernel, and the error that was allowed for them."""
-
-    features: FeatureMap
-    tolerance: float
 
 
 @register("posterior", "streaming")
@@ -165,51 +159,32 @@ class StreamingGP(KernelPosterior):
 
     def _check_columns(self, features: Floats) -> Floats:
         if self.forget is not None:
-            self._window(features.shape[1] - 1)  # refuses a kernel that never forgets
+            # Refuses a kernel that never forgets.
+            memory_span(self.kernel, self.forget, features.shape[1])
         return super()._check_columns(features)
 
     def _remembered_keys(self, arms: Any) -> Floats:
         keys = self._as_keys(arms)
+        if self.forget is None or not len(keys):
+            return keys
         learned = self.count - self.forgotten
-        has_dropped = self.forget is not None and learned > len(self._data)
-        if has_dropped and len(keys):
-            times = keys[:, _TIME]
-            observed_times = self.observed.arms[:, _TIME]
-            earliest = times.min()
+        has_dropped = learned > len(self._data)
+        if has_dropped:
+            observed_times = self.observed.arms[:, TIME]
+            earliest = keys[:, TIME].min()
             newest = observed_times.max()
-            window = self._window(keys.shape[1] - 1)
-            if newest - earliest > window:
+            span = memory_span(self.kernel, self.forget, keys.shape[1])
+            if newest - earliest > span:
                 raise ForgottenError(
                     f"time {earliest:g} is forgotten: what was observed then is no longer kept; ask "
                     "about later times, or lower forget"
                 )
         return keys
 
-    def _window(self, column: int) -> float:
-        """The age at which the correlation has fallen to ``forget``."""
-        rate = None
-        if isinstance(self.kernel, Kernel):
-            rate = self.kernel.forgetting(column)
-        if self.forget is None or not rate:
-            raise InputError(
-                f"forget needs a kernel that forgets along column {column}, which holds the times: "
-                f"multiply the whole kernel by Temporal(epsilon=0.01, column={column}), or leave "
-                "forget out"
-            )
-        # (1 − rate)^{age/2} = forget
-        rate = min(rate, 1.0 - 1e-15)
-        log_decay = math.log1p(-rate)
-        return 2.0 * math.log(self.forget) / log_decay
-
-    def _is_young(self, keys: Floats) -> NDArray[np.bool_]:
-        """Which of these still matter beside the newest of them and of all observations, (m,)."""
-        times = keys[:, _TIME]
-        observed_times = self.observed.arms[:, _TIME:]  # no column before the first one
-        newest_observed = np.max(observed_times, initial=-np.inf)
-        newest = np.max(times, initial=newest_observed)
-        ages = newest - times
-        time_column = keys.shape[1] - 1
-        return np.asarray(ages <= self._window(time_column))
+    def _is_young(self, keys: Floats, forget: float) -> NDArray[np.bool_]:
+        """Which of these still matter, (m,)."""
+        span = memory_span(self.kernel, forget, keys.shape[1])
+        return is_recent(span, keys, self.observed.arms)
 
     # --- answers ---------------------------------------------------------------------------
 
@@ -262,7 +237,7 @@ class StreamingGP(KernelPosterior):
         count = len(keys)
         forgotten = self.forgotten
         if self.forget is not None:
-            is_young = self._is_young(keys)
+            is_young = self._is_young(keys, self.forget)
             if not is_young.all():
                 keys = keys[is_young]
                 rewards = rewards[is_young]
@@ -382,7 +357,7 @@ class StreamingGP(KernelPosterior):
 
     def _after_observing(self) -> None:
         if self.forget is not None:
-            self._drop_old()
+            self._drop_old(self.forget)
             return
         count = len(self._data)
         if self._choice != "auto" or count < self._reconsider_at:
@@ -394,9 +369,9 @@ class StreamingGP(KernelPosterior):
             with suppress(Exception):
                 self._reconsider(count)
 
-    def _drop_old(self) -> None:
+    def _drop_old(self, forget: float) -> None:
         """Drop observations that have faded, once they are a third of all."""
-        is_young = self._is_young(self.observed.arms)
+        is_young = self._is_young(self.observed.arms, forget)
         young_count = np.count_nonzero(is_young)
         if 3 * young_count > 2 * len(is_young):
             return  # dropping means a new factorisation
@@ -446,7 +421,7 @@ class StreamingGP(KernelPosterior):
         is_usable = self._choice in ("auto", last.answer.form.name)
         if not is_usable or len(keys) * len(last.keys) > _LARGEST_MATCH:
             return None
-        places = _places(keys, last.keys)
+        places = find_rows(keys, last.keys)
         if places is None:
             return None
         form, all_rows, all_means = last.answer
@@ -464,7 +439,9 @@ class StreamingGP(KernelPosterior):
         candidate = self._features_around(new_arms, self._most_features())
         return None if candidate is None else self._fit_features(candidate)
 
-    def _features_around(self, new_arms: Floats | None, limit: int) -> _Features | None:
+    def _features_around(
+        self, new_arms: Floats | None, limit: int
+    ) -> KernelFeatures | None:
         """Features of the kernel on a box around all arms, if at most ``limit`` suffice."""
         needs_cholesky = self._choice == "cholesky" or self.forget is not None
         if needs_cholesky or not isinstance(self.kernel, Kernel):
@@ -474,15 +451,9 @@ class StreamingGP(KernelPosterior):
             arms = np.vstack([arms, new_arms]) if len(arms) else new_arms
         if not limit or not len(arms):
             return None
-        variances = self.kernel.diag(arms)
-        tolerance = FEATURE_ERROR * float(np.max(variances))
-        lower, upper = _box_around(arms)
-        features = self.kernel.features(lower, upper, tolerance, max_rank=limit)
-        if features is None or not features.covers(arms):
-            return None
-        return _Features(features, tolerance)
+        return KernelFeatures.around(arms, self.kernel, limit)
 
-    def _fit_features(self, candidate: _Features) -> FiniteRankForm | None:
+    def _fit_features(self, candidate: KernelFeatures) -> FiniteRankForm | None:
         """The finite-rank form of all data, where the noise is large enough for it."""
         features, tolerance = candidate
         residual = self._residual()
@@ -527,9 +498,8 @@ class StreamingGP(KernelPosterior):
         """
         super()._remember(state)
         if self.forget is not None:
-            forgotten = state.scalar("forgotten")
             most = self.count - len(self._data)
-            self.forgotten = as_count(forgotten, "forgotten", 0, most)
+            self.forgotten = state.count("forgotten", 0, most)
         if not self.count:
             return
         in_use = self._check_form_in_use(state)
@@ -581,37 +551,6 @@ class StreamingGP(KernelPosterior):
         no_arms = self.observed.arms[:0]
         residual = self._residual()
         return InducingForm.fit(self.kernel, most, no_arms, self._data, residual)
-
-
-def _box_around(arms: Floats) -> tuple[Floats, Floats]:
-    """The corners of a box around arms, with a margin, so that it is rarely outgrown."""
-    lower = arms.min(axis=0)
-    upper = arms.max(axis=0)
-    sizes = np.maximum(1.0, np.abs(upper))
-    margin = 0.05 * (upper - lower) + 1e-12 * sizes
-    return lower - margin, upper + margin
-
-
-def _places(rows: Floats, table: Floats) -> list[int] | None:
-    """The first place of each row in a table; ``None`` if one is missing.
-
-    Rows are compared by their bytes, in which 0 and −0 differ.
-    """
-    table_bytes = table.tobytes()
-    row_bytes = rows.tobytes()
-    width = table.shape[1] * table.itemsize  # bytes of a row
-    if not width:
-        return None
-    places = []
-    for start in range(0, len(row_bytes), width):
-        row = row_bytes[start : start + width]
-        offset = table_bytes.find(row)
-        while offset >= 0 and offset % width:  # a match across two rows
-            offset = table_bytes.find(row, offset + 1)
-        if offset < 0:
-            return None
-        places.append(offset // width)
-    return places
 
 
 def _no_features() -> InputError:

@@ -347,9 +347,9 @@ class SparseVariational(KernelPosterior):
         if not self.count:
             return
         width = self._data.columns
-        points = as_features(state.array("points"), "points", width)
+        points = state.matrix("points", width)
         size = len(points)
-        precision = as_features(state.array("precision"), "precision", size)
+        precision = state.matrix("precision", size)
         adam = self._saved_adam(state, size)
         arms = as_rows(state.array("inducing_arms"), self.count)
         lengths = {len(precision), len(adam.first), len(adam.second), len(arms)}
@@ -361,12 +361,12 @@ class SparseVariational(KernelPosterior):
             points=points,
             factor=inducing_factor(self.kernel, points),
             precision=precision,
-            shift=as_vector(state.array("shift"), "shift", size),
+            shift=state.vector("shift", size),
         )
         _ = q.mean  # factorise now: a failure means damage
         noise_factor = 1.0
         if self.noise_rate:
-            saved_factor = as_vector(state.array("noise_factor"), "noise_factor", 1)
+            saved_factor = state.vector("noise_factor", 1)
             noise_factor = as_positive(float(saved_factor[0]), "noise_factor")
         self._adopt(_Fit(q, adam, arms, noise_factor))
 

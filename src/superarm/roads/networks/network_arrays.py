@@ -118,8 +118,9 @@ def _unpack_permits(arrays: Arrays, name: str) -> dict[str, Bools]:
 
 def _unpack_shapes(arrays: Arrays) -> tuple[NDArray[np.float64], ...]:
     points = arrays["shapes"]
-    is_pairs = points.dtype == np.float64 and points.shape[1:] == (2,)
-    if not is_pairs or not np.isfinite(points).all():
+    is_float = points.dtype == np.float64
+    is_pairs = points.shape[1:] == (2,)
+    if not (is_float and is_pairs and np.isfinite(points).all()):
         raise InputError("its shapes are not points")
     counts = arrays["shape_counts"]
     parts = _parts(counts, len(points), least=2)

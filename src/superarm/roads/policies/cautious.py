@@ -107,13 +107,16 @@ class CautiousPolicy(IndexPolicy):
         saved = float(sign @ mean)
         trip = offer.structure
         if isinstance(trip, Trip) and trip.turn_costs is not None:
-            turn_costs = trip.turn_costs
-            old_turns = self._turn_costs(turn_costs, old)
-            new_turns = self._turn_costs(turn_costs, new)
-            saved += float(old_turns - new_turns)
+            saved += self._saved_on_turns(trip.turn_costs, old, new)
         variance = sign @ cov @ sign
         std = np.sqrt(max(variance, 0.0))
         return saved, float(std)
+
+    def _saved_on_turns(self, turn_costs: Floats, old: Ints, new: Ints) -> float:
+        """What the turns of the new route cost less, Wh."""
+        old_cost = self._turn_costs(turn_costs, old)
+        new_cost = self._turn_costs(turn_costs, new)
+        return old_cost - new_cost
 
     def _turn_costs(self, turn_costs: Floats, route: Ints) -> float:
         """What the turns of a route add, Wh."""

@@ -20,7 +20,7 @@ from superarm.core.normal import rectified_mean
 from superarm.core.registry import register
 from superarm.models import Model
 from superarm.policies import IndexPolicy, ScorePolicy
-from superarm.policies.published import PosteriorName, arm_count, index_policy
+from superarm.policies.from_model import PosteriorName, arm_count, index_policy
 from superarm.policies.scores import Expected, KnownCosts
 from superarm.roads.models import FleetModel, RoadModel
 from superarm.roads.posterior import RoadGP

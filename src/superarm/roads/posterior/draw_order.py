@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from superarm.core import Ints, State
 from superarm.core.errors import StateError
-from superarm.core.inputs import as_positions
 from superarm.roads.energy.scales import TERMS
 
 _P = len(TERMS)
@@ -67,7 +66,7 @@ class DrawOrder(NamedTuple):
             driven: Numbers of the vehicles, sorted, (V,).
             roads: How many roads were visited.
         """
-        places = as_positions(state.array("places"), "places")
+        places = state.positions("places")
         vehicles = len(driven)
         size = _P + _P * vehicles + roads
         gaps = np.diff(np.sort(places), prepend=0, append=size)

@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, Rng, State
-from superarm.core.inputs import as_positions, as_vector
 from superarm.core.linalg import cholesky, psd_root, solve_lower
 from superarm.core.threads import blas_threads_for
 from superarm.kernels import GraphMatern
@@ -329,12 +328,12 @@ class RoadEngine:
             trips: The trips that it was learned from.
             state: The saved state.
         """
-        edges = as_positions(state.array("edges"), "edges")
-        alpha = as_vector(state.array("alpha"), "alpha")
+        edges = state.positions("edges")
+        alpha = state.vector("alpha")
         size = len(alpha)
         roads = len(edges)
-        known = as_vector(state.array("known"), "known", triangle_size(size))
-        near = as_vector(state.array("near"), "near", triangle_size(roads))
+        known = state.vector("known", triangle_size(size))
+        near = state.vector("near", triangle_size(roads))
         H = from_lower(known, size)
         driven = np.unique(vehicles_of(trips.keys))
         is_old_form = has_vehicle_slots(state)

@@ -10,6 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.core import Bools, Floats
+from superarm.core.linalg import cholesky, solve_lower
+
+from .matrices import half_log_det
+
+_LOG_2_PI = np.log(2.0 * np.pi)
 
 
 class ExpectedRewards(NamedTuple):
@@ -25,6 +30,22 @@ class ExpectedRewards(NamedTuple):
     def total_cov(self) -> Floats:
         """The covariance of the rewards, noise included, (M, M)."""
         return self.cov + self.noise
+
+    def log_density(self, rewards: Floats, farthest: float = np.inf) -> float:
+        """−½ zᵀz − ½ ln det Σ − ½ M ln 2π with Σ = L Lᵀ and z = L⁻¹ (y − mean), nats.
+
+        Args:
+            rewards: y, (M,).
+            farthest: Entries of z count as at most this large.
+        """
+        L = cholesky(self.total_cov, "the covariance of a trip's rewards")
+        residual = rewards - self.mean
+        z = solve_lower(L, residual)
+        z = np.clip(z, -farthest, farthest)
+        quadratic = 0.5 * float(z @ z)
+        log_det = float(half_log_det(L))
+        constant = 0.5 * len(z) * _LOG_2_PI
+        return float(-quadratic - log_det - constant)
 
     def only(self, rewards: Bools, noise: Floats) -> ExpectedRewards:
         """The forecast of some of the rewards, (M,), with another noise."""

@@ -6,7 +6,6 @@ import numpy as np
 
 from superarm.core import Ints, State
 from superarm.core.errors import StateError
-from superarm.core.inputs import as_positions
 from superarm.roads.energy.scales import TERMS
 
 _P = len(TERMS)
@@ -27,9 +26,9 @@ def slots_without_vehicles(state: State, size: int, driven: Ints) -> Ints:
         size: How many slots it has, those of vehicles included.
         driven: Numbers of the vehicles that its trips name, sorted, (V,).
     """
-    vehicles = as_positions(state.array("vehicles"), "vehicles")
-    first = as_positions(state.array("first"), "first")
-    road_slots = as_positions(state.array("at"), "at")
+    vehicles = state.positions("vehicles")
+    first = state.positions("first")
+    road_slots = state.positions("at")
     fleet_slots = np.arange(_P)
     vehicle_slots = first[:, None] + np.arange(_P)
     slots = np.concatenate([fleet_slots, road_slots, vehicle_slots.ravel()])

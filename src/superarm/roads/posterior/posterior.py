@@ -48,27 +48,23 @@ from superarm.core.inputs import (
     as_number,
     as_positions,
     as_vector,
-    is_listed,
     read_only,
     require_choice,
     require_size,
     require_type,
 )
-from superarm.core.linalg import cholesky, solve_lower
 from superarm.core.locks import exclusive
 from superarm.core.registry import contradiction, register
 from superarm.core.threads import one_blas_thread
 from superarm.kernels import GraphMatern
-from superarm.posteriors.base import GaussianPosterior, Memory, as_noise
+from superarm.posteriors.base import GaussianPosterior, Memory, as_noise, is_empty
 from superarm.roads.energy.scales import Outliers, RoadScales
-from superarm.roads.rows import Column
 
 from .belief import RoadBelief
 from .coverage import IntervalCalibration, TrackRecord
 from .engine import RoadEngine
 from .fitting import fit_scales
 from .keys import CheckedRows, check_rows
-from .matrices import half_log_det
 from .names import VehicleNames
 from .outliers import Outlier, list_outliers, outlier_scores, treat_outliers
 from .trip_arrays import trips_from_arrays
@@ -82,7 +78,6 @@ _FLAGGED = 20  # outliers that are remembered
 _FARTHEST = 2.0  # times the outlier limit: the largest score that is remembered
 _JUDGED = 100  # trips of a log that are forecast one by one
 _FIRST_FIT = 4  # trips before the scales are first fitted
-_LOG_2_PI = np.log(2.0 * np.pi)
 
 
 @register("posterior", "roads")
@@ -193,7 +188,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             vehicle: Number of the vehicle.
         """
         trips = self._engine.log.view()
-        driven = _trips_driven_by(trips, vehicle)
+        driven = trips.driven_by(vehicle)
         return len(np.unique(driven))
 
     def holds_motion(self, vehicle: int | None = None) -> bool | None:
@@ -204,19 +199,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         Args:
             vehicle: Number of a vehicle; by default the whole fleet's readings count.
         """
-        trips = self._engine.log.view()
-        rewards = np.bincount(trips.trip, minlength=trips.number)
-        is_relevant = rewards > 1
-        if vehicle is not None:
-            numbers = np.arange(trips.number)
-            driven = _trips_driven_by(trips, vehicle)
-            is_relevant &= np.isin(numbers, driven)
-        relevant = np.flatnonzero(is_relevant)
-        if not len(relevant):
-            return None
-        latest = int(relevant[-1])
-        trips_with_motion = trips.trip[trips.borders.last]
-        return latest in trips_with_motion
+        return self._engine.log.view().latest_holds_motion(vehicle)
 
     @property
     def visited(self) -> Ints:
@@ -268,20 +251,9 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         densities = np.empty(trips.number)
         for number in range(trips.number):
             trip = trips.one(number)
-            densities[number] = self._log_density(trip, farthest)
+            expected = self._engine.expect(trip)
+            densities[number] = expected.log_density(trip.rewards, farthest)
         return densities
-
-    def _log_density(self, trip: Trips, farthest: float) -> float:
-        """−½ zᵀz − ½ ln det Σ − ½ M ln 2π with Σ = L Lᵀ and z = L⁻¹ (y − mean)."""
-        expected = self._engine.expect(trip)
-        L = cholesky(expected.total_cov, "the covariance of a trip's rewards")
-        residual = trip.rewards - expected.mean
-        z = solve_lower(L, residual)
-        z = np.clip(z, -farthest, farthest)
-        quadratic = 0.5 * float(z @ z)
-        log_det = float(half_log_det(L))
-        constant = 0.5 * len(z) * _LOG_2_PI
-        return float(-quadratic - log_det - constant)
 
     # --- hooks -----------------------------------------------------------------------------
 
@@ -335,10 +307,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
         keys = self.keys(offer)
-        if pending is None or (is_listed(pending) and not len(pending)):
-            pending_keys = keys[:0]
-        else:
-            pending_keys = self._as_keys(pending)
+        pending_keys = keys[:0] if is_empty(pending) else self._as_keys(pending)
         return RoadBelief(self, keys, pending_keys)
 
     # --- learning --------------------------------------------------------------------------
@@ -485,16 +454,16 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
                 is_learned = ~is_outlier
             noise = self._engine.noise.covariance(trip)
             expected = expected.only(is_learned, noise)
-        is_empty = not len(trip.rewards)
+        has_rewards = len(trip.rewards) > 0
         gained = 0.0
-        if not is_empty:
+        if has_rewards:
             gained = self._engine.absorb(trip, expected)
         # From here on nothing can fail: what was forecast is judged, whether it was learned or refused.
         trip_std = np.sqrt(covariance.sum())
         trip_score = abs(residual.sum()) / trip_std
         self._judge_forecast(trip_score, road_scores)
         self._flag(outliers)
-        if not is_empty:
+        if has_rewards:
             self._since_rebuild += 1
             self._maintenance_due = True
         return gained
@@ -605,9 +574,9 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         # Older states have the numbers of vehicles, but not their names.
         names = state.scalars.get("vehicle_names", {})
         self.vehicle_names = VehicleNames.from_json(names)
-        self.fits = _remembered_count(state, "fits")
-        self.outlying = _remembered_count(state, "outlying")
-        self._since_rebuild = _remembered_count(state, "since")
+        self.fits = state.count("fits", 0)
+        self.outlying = state.count("outlying", 0)
+        self._since_rebuild = state.count("since", 0)
         scales = self._remembered_scales(state)
         self._take_noise_of(scales)
         self._engine = RoadEngine(self.kernel, self.sizes, scales)
@@ -621,13 +590,13 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             )
         elif len(trips.rewards):
             self._engine.remember(trips, state)
-            information = as_number(state.scalar("information"), "information", 0.0)
+            information = state.number("information", 0.0)
             self._engine.information = information
         self._trip_intervals.remember(state, "trips")
         self._road_intervals.remember(state, "roads")
 
     def _remembered_scales(self, state: State) -> RoadScales:
-        fitted = as_vector(state.array("fitted"), "fitted")
+        fitted = state.vector("fitted")
         has_motion = "border_size" in state.arrays
         if has_motion and len(fitted) != len(self.scales.as_vector()):
             raise StateError(
@@ -635,16 +604,3 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             )
         # States from before motion have fewer scales.
         return RoadScales.from_vector(fitted, like=self.scales)
-
-
-def _remembered_count(state: State, name: str) -> int:
-    """A number of things that a state has."""
-    return as_count(state.scalar(name), name, 0)
-
-
-def _trips_driven_by(trips: Trips, vehicle: int) -> Ints:
-    """The trip of each arm that this vehicle drove, rising, with repetitions."""
-    is_driven = trips.keys[:, Column.VEHICLE] == vehicle
-    rewards = trips.reward_of_arm[is_driven]
-    driven: Ints = trips.trip[rewards]
-    return driven

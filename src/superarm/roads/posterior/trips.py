@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Bools, Floats, Ints
-from superarm.roads.rows import terms_of, vehicles_of
+from superarm.roads.rows import Column, terms_of, vehicles_of
 
 from .borders import Borders
 
@@ -158,6 +158,35 @@ class Trips(NamedTuple):
         return np.asarray(weighted @ signs.T)
 
     # --- some of the trips -------------------------------------------------------------------
+
+    def driven_by(self, vehicle: int) -> Ints:
+        """The trip of each arm that this vehicle drove, rising, with repetitions.
+
+        Args:
+            vehicle: Number of the vehicle.
+        """
+        is_driven = self.keys[:, Column.VEHICLE] == vehicle
+        rewards = self.reward_of_arm[is_driven]
+        driven: Ints = self.trip[rewards]
+        return driven
+
+    def latest_holds_motion(self, vehicle: int | None = None) -> bool | None:
+        """Whether the latest trip with several rewards has kinetic energy; ``None`` without one.
+
+        Args:
+            vehicle: Number of a vehicle; by default trips of all vehicles count.
+        """
+        reward_counts = np.bincount(self.trip, minlength=self.number)
+        is_relevant = reward_counts > 1
+        if vehicle is not None:
+            numbers = np.arange(self.number)
+            is_relevant &= np.isin(numbers, self.driven_by(vehicle))
+        relevant = np.flatnonzero(is_relevant)
+        if not len(relevant):
+            return None
+        latest = int(relevant[-1])
+        trips_with_motion = self.trip[self.borders.last]
+        return latest in trips_with_motion
 
     def one(self, number: int) -> Trips:
         """One of the trips."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, State
 from superarm.core.errors import StateError
-from superarm.core.inputs import as_features, as_positions, as_vector
+from superarm.core.inputs import as_features
 from superarm.roads.energy.scales import TERMS
 
 from .vehicles import VehicleGroup, merge_groups
@@ -149,18 +149,18 @@ class VehicleGroups:
             size: How many slots there are.
             driven: Numbers of the vehicles that its trips name, sorted, (V,).
         """
-        vehicles = as_positions(state.array("vehicles"), "vehicles")
-        vehicle_counts = as_positions(state.array("group_vehicles"), "group_vehicles")
-        slot_counts = as_positions(state.array("group_slots"), "group_slots")
-        slots = as_positions(state.array("slots"), "slots")
+        vehicles = state.positions("vehicles")
+        vehicle_counts = state.positions("group_vehicles")
+        slot_counts = state.positions("group_slots")
+        slots = state.positions("slots")
         if len(vehicle_counts) != len(slot_counts):
             raise StateError(
                 "this state is damaged: its groups of vehicles differ in number"
             )
         p = _P * vehicle_counts  # the width of each group
-        cross = as_vector(state.array("cross"), "cross", int(slot_counts @ p))
-        information = as_vector(state.array("of_vehicles"), "of_vehicles", int(p @ p))
-        pull = as_vector(state.array("pull"), "pull", int(p.sum()))
+        cross = state.vector("cross", int(slot_counts @ p))
+        information = state.vector("of_vehicles", int(p @ p))
+        pull = state.vector("pull", int(p.sum()))
         if (
             not np.array_equal(np.sort(vehicles), driven)
             or (vehicle_counts < 1).any()

@@ -407,9 +407,14 @@ class Fleet(Driven):
         edges = np.array(route, dtype=np.intp)
         if self._drive is None:
             return self._draws.cost(step, vehicle, edges)
-        graph = self.graph
-        ids = tuple(graph.ids[edge] for edge in route)
+        ids = tuple(self.graph.ids[edge] for edge in route)
         drive = self._drive(ids, moment=journey.moment)
+        energies = self._driven_energies(drive, vehicle, edges)
+        return TripCost(energies, drive.duration, drive.arrived)
+
+    def _driven_energies(self, drive: Drive, vehicle: Vehicle, edges: Ints) -> Floats:
+        """The energy of each edge of a drive in SUMO, Wh, (k,)."""
+        graph = self.graph
         # Heights are the junctions', whatever lanes of the SUMO file say: what is stored in height then
         # adds up to the same for all routes of a trip.
         spent = drive.energies(vehicle, graph.rise[edges])
@@ -419,7 +424,7 @@ class Fleet(Driven):
         missing = edges[completed:]
         modelled = vehicle.energy(graph.length, graph.speed, graph.rise)
         energies[completed:] += modelled[missing]
-        return TripCost(energies, drive.duration, drive.arrived)
+        return energies
 
     def _interpret(self, driven: bool) -> dict[str, str]:
         """What a report explains about the problem."""

@@ -208,9 +208,11 @@ class SumoNavigation(RoadProblem, Driven):
         route = self._route(decision)
         energies, _ = self._energies(offer, route)
         energy_by_edge = dict(zip(route, energies.tolist(), strict=True))
+        # The route is in the order of driving, positions in that of the choice.
         positions = decision.positions
-        in_order_chosen = [energy_by_edge[edge] for edge in positions.tolist()]
-        rewards = np.array(in_order_chosen) + noise[positions]
+        energies_as_chosen = [energy_by_edge[edge] for edge in positions.tolist()]
+        rewards = np.array(energies_as_chosen)
+        rewards += noise[positions]
         return Feedback(positions=positions, rewards=rewards)
 
     def value(self, offer: Offer, decision: Decision) -> float:

@@ -30,10 +30,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime, time
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -44,27 +43,33 @@ from superarm.core.inputs import require_choice
 from superarm.core.normal import rectified_mean
 from superarm.oracles import Trip
 from superarm.roads.energy import Vehicle
-from superarm.roads.networks import LineGraph, RoadNetwork
-from superarm.roads.networks.places import PlaceMatch, Places
+from superarm.roads.networks import RoadNetwork
+from superarm.roads.networks.places import Places
 from superarm.roads.policies.navigation import Routing
 from superarm.roads.posterior import TrackRecord
 
 from .answers import Leg, RouteAnswer, RoutedVehicle
-from .battery import VEHICLE, Battery, Charge
+from .battery import VEHICLE, Battery
 from .closures import closed_by
-from .energy_beliefs import EdgeEnergies, EnergySource, ModelEnergies, RouteParts, When
+from .energy_beliefs import EnergySource, ModelEnergies, RouteParts, When
 from .learned_energies import FleetEnergies, read_learned
+from .prices import Plan, PricedRoute, describe_shortfall, shortfall
 from .requested_roads import RequestedRoads, check_settings, find_roads
 from .search import Ends, RoutePath, Search
+from .trips import (
+    Place,
+    RequestedTrip,
+    TripEnd,
+    as_departure,
+    describe_closure,
+    describe_end,
+)
 
 NETWORKS = ("luxembourg", "monaco", "city")
 """Names that stand for a network; anything else is a path."""
 _HEIGHT = 2  # column of ``RoadNetwork.junctions``
 _NONE: Mapping[str, Any] = {}
 _MOST_PLANS = 32  # times of departure for which costs are cached
-
-Place = str | tuple[float, float]
-"""An edge id, "latitude,longitude" in degrees or a pair of these, or the name of a street."""
 
 
 class Router:
@@ -126,7 +131,7 @@ class Router:
         self.routing = routing
         self.battery = battery or Battery()
         self._vehicle = RoutedVehicle(vehicle_name, source.vehicle, source.trips)
-        self._plans: dict[When | None, _Plan] = {}
+        self._plans: dict[When | None, Plan] = {}
         self._backend: Backend = backend
         # Numba is imported when landmarks are computed, not for a single route.
         if backend != "auto":
@@ -182,7 +187,9 @@ class Router:
         """
         start_end = self._end(start, share_of_edges=0.0)
         goal_end = self._end(goal, share_of_edges=1.0)
-        trip = _RequestedTrip(start_end, goal_end, self._closed(closed), _when(depart))
+        trip = RequestedTrip(
+            start_end, goal_end, self._closed(closed), as_departure(depart)
+        )
         plan = self._plan(trip.when)
         try:
             initial_charge = self.battery.charge(charge)
@@ -193,20 +200,20 @@ class Router:
         if priced.needs_alternative:
             path = self._search(plan.uncredited, trip, path)
             alternative = self._price(plan, trip, path, initial_charge)
-            priced = min(priced, alternative, key=_shortfall)
+            priced = min(priced, alternative, key=shortfall)
         if priced.missing > 0.0 and not anyway:
-            raise InfeasibleError(self._describe_shortfall(priced))
+            raise InfeasibleError(describe_shortfall(priced, self.graph, self.battery))
         return self._answer(plan, trip, priced)
 
     def _answer(
-        self, plan: _Plan, trip: _RequestedTrip, priced: _PricedRoute
+        self, plan: Plan, trip: RequestedTrip, priced: PricedRoute
     ) -> RouteAnswer:
         graph = self.graph
         best = priced.leg
         first_edge = int(best.edges[0])
         last_edge = int(best.edges[-1])
-        start_place = self._describe_end(trip.start, first_edge)
-        goal_place = self._describe_end(trip.goal, last_edge)
+        start_place = describe_end(trip.start, first_edge, graph)
+        goal_place = describe_end(trip.goal, last_edge, graph)
         start_metres = trip.start.metres(graph, first_edge)
         goal_metres = trip.goal.metres(graph, last_edge)
         depart = None
@@ -233,7 +240,7 @@ class Router:
 
     # --- costs -----------------------------------------------------------------------------
 
-    def _plan(self, when: When | None) -> _Plan:
+    def _plan(self, when: When | None) -> Plan:
         """The energies at this time, and their searches; cached."""
         key = when if self.source.timed else None
         if key not in self._plans:
@@ -242,7 +249,7 @@ class Router:
             self._plans[key] = self._make_plan(key)
         return self._plans[key]
 
-    def _make_plan(self, when: When | None) -> _Plan:
+    def _make_plan(self, when: When | None) -> Plan:
         graph = self.graph
         energies = self.source.energies(when)
         per_metre = 0.0
@@ -258,7 +265,7 @@ class Router:
         costs = rectified_mean(mean - potentials, noise_std)  # c, (n,)
         uncredited = np.maximum(mean, 0.0)
         is_cut = mean < potentials
-        return _Plan(
+        return Plan(
             energies=energies,
             search=Search(graph, costs, turn_costs, backend=self._backend),
             uncredited=Search(graph, uncredited, turn_costs, backend=self._backend),
@@ -266,7 +273,7 @@ class Router:
             per_metre=per_metre,
         )
 
-    def _end(self, place: Place, share_of_edges: float) -> _End:
+    def _end(self, place: Place, share_of_edges: float) -> TripEnd:
         """A place on the edges that it may mean; edges named by id have this share before it."""
         graph = self.graph
         network = graph.network
@@ -280,7 +287,7 @@ class Router:
         tail_heights = network.junctions[tails, _HEIGHT]
         heights = tail_heights + shares * graph.rise[edges]
         steps = heights - heights[0]
-        return _End(match, Ends(edges, shares), steps)
+        return TripEnd(match, Ends(edges, shares), steps)
 
     def _closed(self, closed: Iterable[str]) -> Bools | None:
         """Which edges are closed, (n,); ``None``: none of them."""
@@ -296,37 +303,37 @@ class Router:
         return is_closed
 
     def _search(
-        self, search: Search, trip: _RequestedTrip, known: RoutePath | None = None
+        self, search: Search, trip: RequestedTrip, known: RoutePath | None = None
     ) -> RoutePath:
         """The cheapest path; ``known``: one between these ends, which may not be the cheapest."""
         path = search.find(trip.start.ends, trip.goal.ends, trip.closed, known)
         if path is None:
-            raise InfeasibleError(self._describe_closure(trip))
+            raise InfeasibleError(describe_closure(trip, self.graph))
         return path
 
     # --- what a route costs ----------------------------------------------------------------
 
     def _price(
         self,
-        plan: _Plan,
-        trip: _RequestedTrip,
+        plan: Plan,
+        trip: RequestedTrip,
         path: RoutePath,
         initial_charge: float | None,
-    ) -> _PricedRoute:
+    ) -> PricedRoute:
         """A route's sums, and the battery along it where its charge is known."""
         leg, means = self._leg(plan, trip, path)
         if initial_charge is None:
-            return _PricedRoute(leg, means, None)
+            return PricedRoute(leg, means, None)
         parts = RouteParts.of(path)
 
         def spread(count: int) -> float:
             return plan.energies.spread(parts.first(count))
 
         charge = self.battery.follow(initial_charge, means, spread)
-        return _PricedRoute(leg, means, charge)
+        return PricedRoute(leg, means, charge)
 
     def _leg(
-        self, plan: _Plan, trip: _RequestedTrip, path: RoutePath
+        self, plan: Plan, trip: RequestedTrip, path: RoutePath
     ) -> tuple[Leg, Floats]:
         """A route's sums, and the expected energy of each of its edges, Wh, (k,)."""
         energies = plan.energies
@@ -353,7 +360,7 @@ class Router:
         return leg, means
 
     def _compare(
-        self, plan: _Plan, trip: _RequestedTrip, best: RoutePath
+        self, plan: Plan, trip: RequestedTrip, best: RoutePath
     ) -> dict[str, Leg]:
         """The routes to compare the best one with."""
         legs = {}
@@ -370,57 +377,6 @@ class Router:
         fastest = Search(graph, graph.travel_time, graph.turn_seconds, backend=backend)
         shortest = Search(graph, graph.length, graph.turn_length, backend=backend)
         return {"fastest": fastest, "shortest": shortest}
-
-    # --- in words --------------------------------------------------------------------------
-
-    def _describe_closure(self, trip: _RequestedTrip) -> str:
-        """Why no route is open."""
-        assert trip.closed is not None
-        ids = self.graph.ids
-        start_edge = ids[trip.start.match.edges[0]]
-        goal_edge = ids[trip.goal.match.edges[0]]
-        if trip.closed[trip.start.ends.edges].all():
-            reason = f"edge {start_edge} is closed"
-        elif trip.closed[trip.goal.ends.edges].all():
-            reason = f"edge {goal_edge} is closed"
-        else:
-            reason = f"{trip.closed_count} edges are closed"
-        return (
-            f"no open route leads from edge {start_edge} to edge {goal_edge}: {reason}"
-        )
-
-    def _describe_end(self, end: _End, edge: int) -> str:
-        """What an end is, which edge was taken for it, and where on that edge it lies."""
-        match = end.match
-        if not match.place:
-            return ""
-        how = ""
-        if match.how:
-            how = f", {match.how}"
-        metres = end.metres(self.graph, edge)
-        length = float(self.graph.length[edge])
-        where = f"at {metres:.0f} of its {length:.0f} m"
-        return f"{match.place}: edge {self.graph.ids[edge]}{how}, {where}"
-
-    def _describe_shortfall(self, priced: _PricedRoute) -> str:
-        """Where the charge may fall below the reserve, and what to do."""
-        charge = priced.charge
-        assert charge is not None
-        leg = priced.leg
-        count = charge.worst  # edges up to the worst place
-        stretch = RoutePath(leg.edges[:count], leg.shares[:count])
-        kilometres = replace(leg, way=stretch).length / 1000.0
-        worst_edge = leg.edges[max(count - 1, 0)]
-        worst = self.graph.ids[worst_edge]
-        needed = float(charge.level[0]) + charge.missing
-        advice = "Charge on the way"
-        if needed <= self.battery.capacity and charge.lost == 0.0:
-            advice = f"Start with at least {needed:,.0f} Wh"
-        return (
-            f"the charge may fall below the reserve of {self.battery.reserve:,.0f} Wh: after edge "
-            f"{worst} ({kilometres:.2f} km) it is {charge.level[count]:,.0f} Wh, 95 % interval down to "
-            f"{charge.lowest:,.0f} Wh. {advice}, or pass --anyway (anyway=True)"
-        )
 
 
 def find_route(
@@ -459,90 +415,3 @@ def find_route(
     return Router(network, **router).route(
         start, goal, closed=closed, depart=depart, charge=charge, anyway=anyway
     )
-
-
-class _End(NamedTuple):
-    """A start or goal: how it was found, and where it lies on each edge that it may mean."""
-
-    match: PlaceMatch
-    ends: Ends
-    steps: Floats  # how much higher it lies on each edge than on the first of them, metres, (e,)
-
-    def share(self, edge: int) -> float:
-        """How much of one of its edges lies before it."""
-        is_edge = self.ends.edges == edge
-        return float(self.ends.shares[is_edge][0])
-
-    def metres(self, graph: LineGraph, edge: int) -> float:
-        """How far it lies from the beginning of one of its edges."""
-        return self.share(edge) * float(graph.length[edge])
-
-    def step(self, edge: int) -> float:
-        """How much higher it lies on one of its edges than on the first, metres."""
-        is_edge = self.ends.edges == edge
-        return float(self.steps[is_edge][0])
-
-
-class _RequestedTrip(NamedTuple):
-    """What one route was asked for."""
-
-    start: _End
-    goal: _End
-    closed: Bools | None  # which edges are closed, (n,); None: none of them
-    when: When | None  # the time of departure
-
-    @property
-    def closed_count(self) -> int:
-        """How many edges are closed."""
-        if self.closed is None:
-            return 0
-        return int(np.count_nonzero(self.closed))
-
-
-class _Plan(NamedTuple):
-    """The energies at one time of departure, and the searches by them."""
-
-    energies: EdgeEnergies
-    search: Search
-    uncredited: Search  # counts on nothing that is won back
-    cut_edges: int
-    per_metre: float  # Wh of potential in a metre of height; 0 with rectified routing
-
-
-class _PricedRoute(NamedTuple):
-    """A route, the energy of each of its edges, and the battery along it."""
-
-    leg: Leg
-    means: Floats
-    charge: Charge | None
-
-    @property
-    def missing(self) -> float:
-        """Wh by which the reserve may be touched."""
-        return 0.0 if self.charge is None else self.charge.missing
-
-    @property
-    def needs_alternative(self) -> bool:
-        """Whether a route that counts on nothing won back may be better."""
-        if self.charge is None:
-            return False
-        return self.charge.lost > 0.0 or self.charge.missing > 0.0
-
-
-def _shortfall(route: _PricedRoute) -> tuple[float, float]:
-    """What makes a route worse: how much is missing; then, how little remains at arrival."""
-    assert route.charge is not None
-    return route.charge.missing, -float(route.charge.level[-1])
-
-
-def _when(depart: str | When | None) -> When | None:
-    if depart is None or isinstance(depart, time | datetime):
-        return depart
-    for kind in (time, datetime):
-        try:
-            return kind.fromisoformat(depart)
-        except (TypeError, ValueError):
-            continue
-    raise SpecError(
-        f"depart is {depart!r:.60}; write HH:MM, or a date and time such as 2025-03-14T08:30"
-    ) from None

@@ -21,8 +21,8 @@ import numpy as np
 
 from superarm.core import Covariance, Floats, Ints
 from superarm.core.errors import InputError, NotPositiveDefiniteError
+from superarm.core.growing_cholesky import GrowingCholesky
 from superarm.core.inputs import as_count, as_features, as_positive
-from superarm.core.linalg import GrowingCholesky
 from superarm.core.registry import register
 from superarm.core.threads import one_blas_thread
 

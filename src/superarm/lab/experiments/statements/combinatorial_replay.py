@@ -126,8 +126,9 @@ class _ReplayTotals:
         spread = self.largest_eigenvalue + self.noise_variance
         constant = 8.0 * self.lipschitz**2 * spread
         square = constant * self.most_chosen * width**2 * step * gained
+        bound = math.sqrt(square)
         regret = float(self.regret[step - 1])
-        share = share_of(regret, math.sqrt(square))
+        share = share_of(regret, bound)
         self.regret_share = float(np.maximum(self.regret_share, share))
 
     def variance_share(self) -> float:

@@ -19,7 +19,7 @@ from superarm.lab.simulation import simulate
 from superarm.movement import MatrixMetric, offline_optimum
 from superarm.movement.carrying import start_of
 from superarm.policies import TreeIndexPolicy
-from superarm.policies.published import posterior_for
+from superarm.policies.from_model import posterior_for
 from superarm.rules import RidgeUCB, information
 
 from .judging import ROUNDING

@@ -17,7 +17,7 @@ from superarm.lab.results.bounds import Bound
 from superarm.lab.results.formats import significant
 from superarm.models import Model
 from superarm.models.worlds import World
-from superarm.policies.published import gamma_for
+from superarm.policies.from_model import gamma_for
 from superarm.rules import information
 
 from .cases import BoundInputs, NoBoundError, Options, run_budget

@@ -12,7 +12,7 @@ from superarm.lab.problems import MovementProblem
 from superarm.lab.results.bounds import Bound
 from superarm.lab.results.formats import count_text, significant
 from superarm.lab.simulation import Run
-from superarm.policies.published import gamma_for
+from superarm.policies.from_model import gamma_for
 from superarm.rules import information
 
 from .cases import BoundInputs, NoBoundError, Options

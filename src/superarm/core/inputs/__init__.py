@@ -1,0 +1,29 @@
+"""Checks of arguments and of data from outside: each returns a clean value or raises an error."""
+
+from .arrays import as_features as as_features
+from .arrays import as_levels as as_levels
+from .arrays import as_numbers as as_numbers
+from .arrays import as_positions as as_positions
+from .arrays import as_rows as as_rows
+from .arrays import as_vector as as_vector
+from .arrays import frozen as frozen
+from .arrays import is_listed as is_listed
+from .arrays import read_only as read_only
+from .arrays import require_finite as require_finite
+from .arrays import require_size as require_size
+from .numbers import LARGEST as LARGEST
+from .numbers import SMALLEST as SMALLEST
+from .numbers import as_count as as_count
+from .numbers import as_draws as as_draws
+from .numbers import as_flag as as_flag
+from .numbers import as_noise_std as as_noise_std
+from .numbers import as_number as as_number
+from .numbers import as_positive as as_positive
+from .numbers import as_scale as as_scale
+from .numbers import require_scale as require_scale
+from .values import as_generator as as_generator
+from .values import as_path as as_path
+from .values import as_plain as as_plain
+from .values import require_choice as require_choice
+from .values import require_part as require_part
+from .values import require_type as require_type
