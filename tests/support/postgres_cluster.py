@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
@@ -142,6 +143,17 @@ class Cluster:
         name = f"test{self._namespaces}"
         self.execute(self.url(), f"CREATE SCHEMA {name}")
         return name
+
+    def wait_until_unused(self) -> None:
+        """Wait until no process of superarm is connected."""
+        import psycopg
+
+        query = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'superarm'"
+        end = monotonic() + 30.0
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            while connection.execute(query).fetchall():
+                assert monotonic() < end
+                sleep(0.01)
 
     def execute(self, url: str, statements: str) -> None:
         """Run statements.
