@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from postgres_cluster import Cluster, find_programs
+from postgres_cluster import Cluster, reason_to_skip
 from tampering import tamper
 
 from superarm.live import Storage
@@ -23,10 +23,10 @@ _EMPTY = "; ".join(
 def cluster() -> Iterator[Cluster]:
     """A PostgreSQL server for the tests of this process."""
     pytest.importorskip("psycopg", reason="psycopg is not installed")
-    programs = find_programs()
-    if programs is None:
-        pytest.skip("PostgreSQL is not installed")
-    with Cluster(programs) as running:
+    reason = reason_to_skip()
+    if reason is not None:
+        pytest.skip(reason)
+    with Cluster() as running:
         yield running
 
 

@@ -30,6 +30,21 @@ if sys.platform == "linux":
     _SETTINGS["recovery_init_sync_method"] = "syncfs"
 
 
+def reason_to_skip() -> str | None:
+    """Why no server can be started; ``None`` if one can."""
+    if find_programs() is None:
+        return "PostgreSQL is not installed"
+    if os.geteuid() == 0 and not _has_account(_USER):
+        return f"PostgreSQL refuses root, and there is no account {_USER}"
+    return None
+
+
+def _has_account(name: str) -> bool:
+    import pwd
+
+    return any(account.pw_name == name for account in pwd.getpwall())
+
+
 def find_programs() -> Path | None:
     """The folder with ``initdb`` and ``pg_ctl``; ``None`` if PostgreSQL is not installed."""
     on_path = shutil.which("initdb")
@@ -41,13 +56,11 @@ def find_programs() -> Path | None:
 
 
 class Cluster:
-    """A server that runs until the context ends.
+    """A server that runs until the context ends."""
 
-    Args:
-        programs: The folder with ``initdb`` and ``pg_ctl``.
-    """
-
-    def __init__(self, programs: Path) -> None:
+    def __init__(self) -> None:
+        programs = find_programs()
+        assert programs is not None
         self._programs = programs
         self._folder = Path(tempfile.mkdtemp(prefix="superarm-"))
         self._data = self._folder / "data"
