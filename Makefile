@@ -12,7 +12,7 @@ SHORT = tests/kernels tests/posteriors tests/states tests/policies/test_tabled.p
 	tests/lab/simulation tests/core/test_linalg.py tests/lab/experiments/test_plans.py \
 	tests/cli/test_resume.py tests/roads/posterior
 
-.PHONY: help demo test slow all check core kernels oldest bench torch sumo clean
+.PHONY: help demo test slow all check core kernels oldest bench torch sumo postgres clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,7 +54,7 @@ check: $(VENV)/.dev ## ruff, mypy (strict) and the import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-all: test slow kernels oldest core check ## everything that CI runs, without torch and SUMO
+all: test slow kernels oldest core check ## everything that CI runs, without torch, SUMO and PostgreSQL
 
 # The peers of the benchmarks. torch comes first and by version: a bare "torch" pulls in CUDA.
 torch: $(VENV)/.dev ## add torch, GPyTorch and BoTorch to .venv
@@ -64,6 +64,12 @@ torch: $(VENV)/.dev ## add torch, GPyTorch and BoTorch to .venv
 # The traffic simulator, about 770 MB.
 sumo: $(VENV)/.dev ## add the traffic simulator to .venv, about 770 MB
 	$(PIP) --editable '.[sumo]'
+
+# The tests start a server of their own; Debian's package has the programs.
+postgres: $(VENV)/.dev ## add PostgreSQL: its driver to .venv, and Debian's package
+	command -v initdb || ls /usr/lib/postgresql/*/bin/initdb || { apt-get update --quiet && \
+		DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends postgresql; }
+	$(PIP) --editable '.[postgres]'
 
 bench: $(VENV)/.dev ## compare speed with other libraries
 	$(BIN)/python -m bench streaming

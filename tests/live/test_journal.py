@@ -54,7 +54,7 @@ def change(path: Path, statement: str) -> None:
 def test_events_are_read_page_by_page(
     journal: SQLiteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("superarm.live.sqlite_journal._PAGE", 3)
+    monkeypatch.setattr("superarm.live.sql_journal._PAGE", 3)
     bandit = bandit_of(journal)
     journal.append([Append(bandit, [event(seq) for seq in range(2, 8)])])
     assert [item.seq for item in journal.events(bandit)] == [1, 2, 3, 4, 5, 6, 7]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tampering import tamper
 
-from superarm.core.errors import ConflictError, InputError, StateError
+from superarm.core.errors import ConflictError, FileError, InputError, StateError
 from superarm.live.events import Event, Kind, digest
 from superarm.live.journal import (
     Append,
@@ -77,7 +77,7 @@ def test_a_bandit_is_created_with_its_first_event(journal: Journal) -> None:
 
 def test_names_are_unique_for_a_tenant(journal: Journal) -> None:
     row = journal.create("", "menu", first())
-    with pytest.raises(ConflictError, match="'menu' already"):
+    with pytest.raises(ConflictError, match="already a bandit named 'menu'"):
         journal.create("", "menu", first())
     other = journal.create("another", "menu", first())
     assert journal.find("", "menu") == row
@@ -494,3 +494,28 @@ def test_postgres_has_its_own_backups(postgres_url: str, tmp_path: Path) -> None
     assert f"pg_dump --format=custom --file={target} " in str(raised.value)
     assert str(raised.value).endswith(postgres_url)
     journal.close()
+
+
+# --- files that are no journals ------------------------------------------------------------
+
+
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    tamper(f"sqlite:///{path}", "CREATE TABLE events (what TEXT)")
+    before = path.read_bytes()
+    with pytest.raises(FileError, match="database of another program"):
+        SQLiteJournal(path, upgrade=True)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    text = "not a database " * 1000
+    path.write_text(text)
+    with pytest.raises(StateError, match="damaged or not a database"):
+        SQLiteJournal(path)
+    assert path.read_text() == text
+    with pytest.raises(FileError, match="is a folder"):
+        SQLiteJournal(tmp_path)
+    with pytest.raises(StorageError, match="cannot be opened"):
+        SQLiteJournal(tmp_path / "missing" / "bandits.db")

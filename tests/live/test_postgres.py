@@ -336,6 +336,61 @@ def test_a_commit_that_arrives_late_counts_once(
     assert bandit.verify().same
 
 
+def test_a_transaction_that_its_client_left_ends(
+    cluster: Cluster, proxy: LossyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its machine is gone, and the server does not know."""
+    timeout = "idle_in_transaction_session_timeout"
+    monkeypatch.setitem(session_settings(), timeout, "1s")
+    url = cluster.url(cluster.create_namespace(), folder=proxy.folder)
+    with Storage(url) as storage:
+        bandit = create_bandit("menu", spec=SPEC, storage=storage)
+        proxy.lose_next_commit(Loss.LATE)
+        with pytest.raises(StorageError):
+            bandit.ask(MENU, decision_id="a")
+        assert bandit.pending == []
+        bandit.ask(MENU, decision_id="a")  # waits until the server gives up the first
+        assert bandit.pending == ["a"]
+        assert bandit.verify().same
+
+
+def test_nobody_waits_for_ever_for_another_transaction(
+    cluster: Cluster, proxy: LossyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(session_settings(), "lock_timeout", "200ms")
+    url = cluster.url(cluster.create_namespace(), folder=proxy.folder)
+    with Storage(url) as storage:
+        bandit = create_bandit("menu", spec=SPEC, storage=storage)
+        proxy.lose_next_commit(Loss.LATE)
+        with pytest.raises(StorageError):
+            bandit.ask(MENU, decision_id="a")
+        with pytest.raises(StorageError, match="lock timeout"):
+            bandit.ask(MENU, decision_id="b")
+        assert bandit.pending == []
+
+
+def test_commits_wait_for_the_disk_however_the_server_is_configured(
+    cluster: Cluster, postgres_url: str
+) -> None:
+    cluster.execute(cluster.url(), "ALTER ROLE postgres SET synchronous_commit = off")
+    try:
+        journal = open_journal(postgres_url)
+        query = "SHOW synchronous_commit"
+        assert journal._rows(query) == [("on",)]
+        with journal._connections.writing() as connection:
+            assert connection.execute(query).fetchall() == [("on",)]
+        journal.close()
+    finally:
+        reset = "ALTER ROLE postgres RESET synchronous_commit"
+        cluster.execute(cluster.url(), reset)
+
+
+def session_settings() -> dict[str, str]:
+    from superarm.live.postgres_connections import _SESSION
+
+    return _SESSION
+
+
 def wait_for_a_waiting_transaction(cluster: Cluster) -> None:
     """Wait until a transaction waits for another one to end."""
     import psycopg
@@ -420,7 +475,8 @@ def test_processes_that_store_the_same_blobs_do_not_block_each_other(
 
 
 def test_members_are_those_seen_lately(postgres_url: str) -> None:
-    journal: Membership = open_journal(postgres_url)
+    opened = open_journal(postgres_url)
+    journal: Membership = opened
     assert journal.processes(10.0) == []
     journal.heartbeat("b", "10.0.0.2:8000")
     journal.heartbeat("a", "10.0.0.1:8000")
@@ -444,4 +500,4 @@ def test_members_are_those_seen_lately(postgres_url: str) -> None:
     journal.leave("b")
     journal.leave("b")
     assert [row.id for row in journal.processes(60.0)] == ["a"]
-    journal.close()  # type: ignore[attr-defined]
+    opened.close()

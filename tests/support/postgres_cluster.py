@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from time import monotonic, sleep
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
@@ -29,6 +30,21 @@ if sys.platform == "linux":
     _SETTINGS["recovery_init_sync_method"] = "syncfs"
 
 
+def reason_to_skip() -> str | None:
+    """Why no server can be started; ``None`` if one can."""
+    if find_programs() is None:
+        return "PostgreSQL is not installed"
+    if os.geteuid() == 0 and not _has_account(_USER):
+        return f"PostgreSQL refuses root, and there is no account {_USER}"
+    return None
+
+
+def _has_account(name: str) -> bool:
+    import pwd
+
+    return any(account.pw_name == name for account in pwd.getpwall())
+
+
 def find_programs() -> Path | None:
     """The folder with ``initdb`` and ``pg_ctl``; ``None`` if PostgreSQL is not installed."""
     on_path = shutil.which("initdb")
@@ -40,13 +56,11 @@ def find_programs() -> Path | None:
 
 
 class Cluster:
-    """A server that runs until the context ends.
+    """A server that runs until the context ends."""
 
-    Args:
-        programs: The folder with ``initdb`` and ``pg_ctl``.
-    """
-
-    def __init__(self, programs: Path) -> None:
+    def __init__(self) -> None:
+        programs = find_programs()
+        assert programs is not None
         self._programs = programs
         self._folder = Path(tempfile.mkdtemp(prefix="superarm-"))
         self._data = self._folder / "data"
@@ -142,6 +156,17 @@ class Cluster:
         name = f"test{self._namespaces}"
         self.execute(self.url(), f"CREATE SCHEMA {name}")
         return name
+
+    def wait_until_unused(self) -> None:
+        """Wait until no process of superarm is connected."""
+        import psycopg
+
+        query = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'superarm'"
+        end = monotonic() + 30.0
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            while connection.execute(query).fetchall():
+                assert monotonic() < end
+                sleep(0.01)
 
     def execute(self, url: str, statements: str) -> None:
         """Run statements.

@@ -26,6 +26,7 @@ _EXTRAS = {
     "libsumo": "sumo",
     "pandas": "frame",
     "leuvenmapmatching": "gps",
+    "psycopg": "postgres",
 }
 _TOLERANCE = 1e-8  # of the engines' means
 

@@ -14,6 +14,7 @@ from .events import Kind, decode_body, digest
 
 _EVENTS = 1000  # read at a time
 _BLOBS = 16  # read at a time; each may have megabytes
+_KINDS = frozenset(Kind)
 
 
 class Rows(Protocol):
@@ -93,7 +94,7 @@ def _damaged_events(rows: Rows) -> Iterator[str]:
         known_blobs: set[str] = set()
         for bandit, seq, kind, body in page:
             where = f"bandit {bandit}: event {seq}"
-            if kind not in set(Kind):
+            if kind not in _KINDS:
                 yield f"{where} has the unknown kind {kind!r}"
                 continue
             try:
@@ -101,12 +102,15 @@ def _damaged_events(rows: Rows) -> Iterator[str]:
             except StateError as error:
                 yield str(error)
                 continue
-            if arms is None or arms in known_blobs:
+            if arms is None:
                 continue
-            if rows("SELECT 1 FROM blobs WHERE hash = ?", (arms,)):
-                known_blobs.add(arms)
+            blob = str(arms)
+            if blob in known_blobs:
+                continue
+            if rows("SELECT 1 FROM blobs WHERE hash = ?", (blob,)):
+                known_blobs.add(blob)
             else:
-                yield f"{where} refers to blob {arms[:12]}…, which is missing"
+                yield f"{where} refers to blob {blob[:12]}…, which is missing"
         if len(page) < _EVENTS:
             return
         last_bandit, last_seq = page[-1][:2]

@@ -28,6 +28,20 @@ _DEFAULTS = {
     "tcp_user_timeout": 25_000,  # milliseconds
 }
 
+_SESSION = {
+    # A commit returns when the disk has confirmed it, however the server is configured.
+    "synchronous_commit": "on",
+    "default_transaction_isolation": "read committed",
+    # The server rolls back what a machine left behind that is gone. Otherwise the next owner of its
+    # bandits would wait for hours, until the server notices.
+    "idle_in_transaction_session_timeout": "10s",
+    "tcp_keepalives_idle": "10s",
+    "tcp_keepalives_interval": "5s",
+    "tcp_keepalives_count": "3",
+    "lock_timeout": "30s",
+}
+"""Settings of the server for each connection."""
+
 
 def parse_url(url: str) -> dict[str, Any]:
     """The parameters of a connection.
@@ -128,9 +142,8 @@ class Connections:
     def _connect(self) -> Connection:
         connection = psycopg.connect(**self._parameters, autocommit=True)
         try:
-            # A commit returns when the disk has confirmed it, however the server is configured.
-            connection.execute("SET synchronous_commit = on")
-            connection.execute("SET default_transaction_isolation = 'read committed'")
+            settings = [f"SET {name} = '{value}'" for name, value in _SESSION.items()]
+            connection.execute("; ".join(settings).encode())
         except BaseException:
             connection.close()
             raise

@@ -227,7 +227,7 @@ def _copy_events(connection: Connection, appends: Sequence[Append]) -> None:
     if not any(append.events for append in in_order):
         return
     query = b"COPY events (bandit, seq, key, kind, time, body) FROM STDIN"
-    # COPY stores up to twice as many rows a second as INSERT in a pipeline.
+    # In groups of 100, COPY needs half the CPU time of INSERT in a pipeline, here and in the server.
     with connection.cursor() as cursor, cursor.copy(query) as copy:
         for append in in_order:
             for event in append.events:
