@@ -91,6 +91,10 @@ class Client:
         """Close the connection."""
         self._http.close()
 
+    def __del__(self) -> None:
+        if hasattr(self, "_http"):
+            self.close()  # so that ``Client(url).load_bandit(…)`` leaves nothing open
+
     def __enter__(self) -> Self:
         return self
 

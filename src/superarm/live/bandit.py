@@ -190,6 +190,7 @@ class Bandit(Displayable):
         fold = self._current()
         asked = self._asked(fold, tell.decision)
         feedback = feedback_by_id(asked.offer, tell.rewards, tell.noise_variance)
+        _check_chosen(asked, feedback)
         key = _observed_key(tell.decision, feedback, tell.observation_id)
         body = {"decision": tell.decision, "feedback": to_json(feedback)}
         earlier = self._earlier(fold, key)
@@ -521,6 +522,17 @@ def _check_same(earlier: Event, request: Mapping[str, Any], what: str) -> None:
             raise ConflictError(
                 f"{what}: already recorded with different {name}; use another id"
             )
+
+
+def _check_chosen(asked: Asked, feedback: Feedback) -> None:
+    """Refuse rewards of arms that the decision did not choose."""
+    others = np.setdiff1d(feedback.positions, asked.decision.positions)
+    if len(others):
+        arm = asked.offer.arms.ids[int(others[0])]
+        chosen = ", ".join(str(arm) for arm in asked.decision.ids(asked.offer)[:9])
+        raise InputError(
+            f"decision {asked.id!r} did not choose arm {arm!r}; it chose {chosen}"
+        )
 
 
 def _outcome(result: _Started | SuperarmError) -> bool | SuperarmError:
