@@ -24,7 +24,10 @@ test: $(VENV)/.dev ## the default tests, within three minutes on two idle cores
 	$(BIN)/python -m pytest -q -n auto -m "not slow and not thorough" --doctest-modules
 
 slow: $(VENV)/.dev ## the longer proofs, the guide and the notebooks
-	$(BIN)/python -m pytest -q -n auto -m "slow or thorough"
+	$(BIN)/python -m pytest -q -n auto -m "(slow or thorough) and not full"
+
+full: $(VENV)/.dev ## kills and faults of live bandits at full size, many minutes
+	$(BIN)/python -m pytest -q -rP -m full
 
 # A short form of the tests under the BLAS of other processors: two that this one can run.
 kernels: $(VENV)/.dev ## a short form of the tests with other processors' BLAS

@@ -286,6 +286,7 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_twenty_kills_lose_nothing(url: str, settle: Callable[[], None]) -> None:
     acknowledged = kill_repeatedly(url, kills=20, clients=32)
     assert len(acknowledged) >= 20 * 4 * 32
@@ -375,6 +376,7 @@ def test_nothing_acknowledged_is_lost_when_postgres_restarts(
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_ten_restarts_of_postgres_lose_nothing(
     cluster: Cluster, postgres_url: str
 ) -> None:

@@ -59,6 +59,11 @@ def _place(command: Command) -> Command:
     help="A further name by which clients address the service. May be repeated.",
 )
 @click.option(
+    "--address",
+    metavar="URL",
+    help="Where other processes on the same PostgreSQL reach this one; default: host and port.",
+)
+@click.option(
     "--rate",
     type=click.FloatRange(0.0, min_open=True),
     help="Requests a second of one tenant; default: any number.",

@@ -20,6 +20,7 @@ def serve(
     host: str,
     port: int,
     hosts: tuple[str, ...],
+    address: str | None,
     rate: float | None,
     max_body: int,
     max_arms: int,
@@ -35,6 +36,7 @@ def serve(
         host: The address to listen on.
         port: The port to listen on; 0: any that is free.
         hosts: Further names by which clients address the service.
+        address: Where other processes on the same storage reach it.
         rate: Requests a second of one tenant.
         max_body: Bytes of a body.
         max_arms: Arms in a request.
@@ -54,15 +56,23 @@ def serve(
         requests_per_second=rate,
         bandits=max_bandits,
     )
-    settings = Settings(host=host, port=port, hosts=hosts, limits=limits)
     with Storage(storage) as opened:
-        app = create_app(opened, settings)
         listener = _listen(host, port)
-        address = _address(listener)
+        listened = _address(listener)
+        settings = Settings(
+            host=host,
+            port=port,
+            hosts=hosts,
+            address=address or listened,
+            limits=limits,
+        )
+        app = create_app(opened, settings)
         if as_json:
-            print_json({"address": address})
+            print_json({"address": listened})
         elif not quiet:
-            say(f"superarm serves {opened.url} at {address}; stop it with Ctrl-C.")
+            say(
+                f"superarm serves {opened.journal.url} at {listened}; stop it with Ctrl-C."
+            )
         config = uvicorn.Config(
             app,
             log_level="warning",

@@ -479,6 +479,11 @@ class Bandit(Displayable):
             self._snapshot_seq = fold.seq
         return durable
 
+    def forget(self) -> None:
+        """Drop what is in memory; the next call reads the journal."""
+        with self._lock:
+            self._fold = None
+
     def save_snapshot(self) -> None:
         """Store what is learned so far, so that the next start is fast."""
         with self._lock:

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from superarm.core.errors import ConflictError, StateError, SuperarmError
 
@@ -227,6 +227,7 @@ class Journal(Protocol):
         """Release the storage."""
 
 
+@runtime_checkable
 class Membership(Protocol):
     """Who serves the bandits of a storage that several processes share."""
 

@@ -16,6 +16,7 @@ from superarm.live.storage import Storage
 from . import bandit_routes, batch_routes, bodies, decision_routes, token_routes
 from .context import Service, ServiceDep
 from .guard import Guard
+from .handover import Handover, connect_others
 from .metrics import Measured
 from .problems import MEDIA_TYPE, add_handlers
 from .settings import Settings
@@ -42,11 +43,20 @@ def create_app(storage: Storage, settings: Settings | None = None) -> FastAPI:
     chosen = settings or Settings()
     service = Service(storage, chosen)
 
+    owners = service.owners
+    others = None if owners is None else connect_others()
+
     @asynccontextmanager
     async def run(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
         service.hub.start()
+        if owners is not None:
+            await anyio.to_thread.run_sync(owners.start)
         yield
+        if owners is not None:
+            await anyio.to_thread.run_sync(owners.stop)
+        if others is not None:
+            await others.aclose()
         await anyio.to_thread.run_sync(service.hub.stop)
 
     app = FastAPI(
@@ -60,6 +70,10 @@ def create_app(storage: Storage, settings: Settings | None = None) -> FastAPI:
     )
     app.state.service = service
     add_handlers(app)
+    if owners is not None and others is not None:
+        app.add_middleware(
+            Handover, owners=owners, gate=service.gate, hub=service.hub, http=others
+        )
     app.add_middleware(Measured, metrics=service.metrics)
     app.add_middleware(Guard, settings=chosen)
     for part in (bandit_routes, batch_routes, decision_routes, token_routes):

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from http import HTTPStatus
+from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -137,14 +138,8 @@ async def _event_texts(
 
 
 def _next_events(bandit: Bandit, after: int) -> list[Event]:
-    if bandit.seq <= after:
-        return []
-    events = []
-    for event in bandit.events(after):
-        events.append(event)
-        if len(events) == _EVENTS_TOGETHER:
-            break
-    return events
+    # From the journal, not from memory: another process may own the bandit.
+    return list(islice(bandit.events(after), _EVENTS_TOGETHER))
 
 
 def _event_text(event: Event) -> str:

@@ -11,12 +11,14 @@ from fastapi import Depends, Header, Request
 from superarm.core import Arms
 from superarm.core.errors import InputError, StateError
 from superarm.live.access import Caller
+from superarm.live.journal import Membership
 from superarm.live.storage import Storage
 
 from . import bodies
 from .gate import Gate, RateLimit
 from .hub import Hub
 from .metrics import Metrics
+from .owners import Owners
 from .problems import Refusal
 from .settings import Settings
 
@@ -36,7 +38,7 @@ class Service:
         if needs_token and not storage.journal.tokens():
             raise InputError(
                 f"{settings.host} can be reached from other machines, so the service needs tokens; create "
-                f"one with `superarm token create NAME --storage {storage.url}`, or listen on 127.0.0.1"
+                f"one with `superarm token create NAME --storage {storage.journal.url}`, or listen on 127.0.0.1"
             )
         rate = settings.limits.requests_per_second
         self.storage = storage
@@ -44,6 +46,10 @@ class Service:
         self.gate = Gate(storage.journal, needs_token)
         self.rates = None if rate is None else RateLimit(rate)
         self.hub = Hub(storage, settings.limits.bandits)
+        journal = storage.journal
+        self.owners = None
+        if isinstance(journal, Membership):
+            self.owners = Owners(journal, settings.own_address)
         self.metrics = Metrics(self.hub)
 
 

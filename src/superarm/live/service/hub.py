@@ -83,6 +83,18 @@ class Hub:
             _snapshot(evicted)
         return bandit
 
+    def drop(self, tenant: str, name: str) -> None:
+        """Forget what is in memory of a bandit, because another process owns it now.
+
+        Args:
+            tenant: Whose bandit it is.
+            name: Its name.
+        """
+        with self._lock:
+            bandit = self._bandits.pop((tenant, name), None)
+        if bandit is not None:
+            bandit.forget()
+
     def _load(self, tenant: str, name: str) -> Bandit:
         try:
             return load_bandit(name, storage=self.storage, tenant=tenant)

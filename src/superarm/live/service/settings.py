@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from superarm.core.inputs import as_count, as_positive
 
@@ -44,12 +45,14 @@ class Settings:
         host: The address that it listens on.
         port: The port that it listens on.
         hosts: Further names by which clients may address it, such as those of a proxy.
+        address: Where other processes on the same storage reach it; by default host and port.
         limits: How much a request may ask for.
     """
 
     host: str = "127.0.0.1"
     port: int = 8642
     hosts: tuple[str, ...] = ()
+    address: str | None = None
     limits: Limits = field(default_factory=Limits)
 
     @property
@@ -63,6 +66,17 @@ class Settings:
             return False
 
     @property
+    def own_address(self) -> str:
+        """Where other processes reach the service."""
+        if self.address is not None:
+            return self.address
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    @property
     def allowed_hosts(self) -> frozenset[str]:
         """Names in the header ``Host`` that are answered."""
-        return frozenset({"localhost", "127.0.0.1", "[::1]", self.host, *self.hosts})
+        own = urlsplit(self.own_address).hostname or self.host
+        return frozenset(
+            {"localhost", "127.0.0.1", "[::1]", self.host, own, *self.hosts}
+        )
