@@ -12,7 +12,7 @@ SHORT = tests/kernels tests/posteriors tests/states tests/policies/test_tabled.p
 	tests/lab/simulation tests/core/test_linalg.py tests/lab/experiments/test_plans.py \
 	tests/cli/test_resume.py tests/roads/posterior
 
-.PHONY: help demo test slow all check core kernels oldest bench torch sumo postgres clean
+.PHONY: help demo test slow full all check core kernels oldest bench torch sumo postgres clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
