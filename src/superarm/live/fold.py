@@ -15,6 +15,7 @@ from superarm.core.errors import ConflictError, InputError, StateError, Superarm
 from superarm.core.serialization import from_json, to_json
 from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.core.streams import stream
+from superarm.policies import Exploring
 from superarm.policies.base import Learner
 
 from .codec import decided_key
@@ -178,14 +179,15 @@ class Fold:
         offer = Offer(step=self.steps + 1, arms=arms, structure=structure, time=time)
         return offer.after(self.last_action)
 
-    def decide(self, offer: Offer) -> Decision:
+    def decide(self, offer: Offer, policy: Policy | None = None) -> Decision:
         """What the policy decides; nothing changes.
 
         Args:
             offer: The offer of the next round.
+            policy: Another policy that decides; ``None``: that of the bandit.
         """
         rng = stream(self.spec.seed, DECIDE, offer.step)
-        return self.policy.decide(offer, rng)
+        return (policy or self.policy).decide(offer, rng)
 
     def asked(self, event: Event) -> Asked:
         """The decision that an event recorded.
@@ -229,7 +231,7 @@ class Fold:
         abandoned = self.open.pop(decision_id, None)
         if abandoned is None:
             return
-        if isinstance(self.policy, Learner):
+        if isinstance(self.policy, Learner | Exploring):
             self.policy.give_up(abandoned.step)
         self._learn_waiting()
 

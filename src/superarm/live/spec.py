@@ -55,7 +55,8 @@ class BanditSpec:
         """
         if isinstance(spec, BanditSpec):
             return spec
-        if isinstance(spec, Mapping) and "policy" in spec:
+        # A policy that wraps another has a policy and a name.
+        if isinstance(spec, Mapping) and "policy" in spec and "name" not in spec:
             return cls.from_json(spec)
         if isinstance(spec, Mapping):
             return cls(policy=dict(spec))

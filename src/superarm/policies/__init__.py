@@ -8,6 +8,7 @@ from .drift import r_gp_ucb as r_gp_ucb
 from .drift import tv_gp_ucb as tv_gp_ucb
 from .exp3 import Exp3 as Exp3
 from .exp3 import rexp3 as rexp3
+from .exploring import Exploring as Exploring
 from .hypercubes import Hypercubes as Hypercubes
 from .hypercubes import cc_mab as cc_mab
 from .index import IndexPolicy as IndexPolicy
