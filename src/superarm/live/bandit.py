@@ -10,7 +10,7 @@ import time as clock
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from threading import RLock
+from threading import Lock, RLock
 from typing import Any, Self
 from uuid import uuid4
 
@@ -25,12 +25,14 @@ from superarm.core.serialization import to_json
 from superarm.posteriors.fitting import FitResult
 
 from .arms import ArmId, as_arms
+from .challenger import Challenger, ShadowReport
 from .codec import arms_to_bytes, decided_key
 from .events import Event, Kind, digest, encode_body
 from .explain import Explanation, explain
 from .fold import Asked, Fold
 from .journal import BanditRow
 from .log import Log
+from .off_policy import RewardRange
 from .refit import fit_policy
 from .replay import Replay, verify
 from .spec import BanditSpec
@@ -39,6 +41,7 @@ from .storage import Storage
 EVENTS_PER_SNAPSHOT = 1000
 """Events after which a snapshot is stored: a start folds no more than about these."""
 _LONGEST_ID = 200  # characters of an id from outside
+_NO_CHALLENGER = "there is no challenger; start one with shadow(policy)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,11 @@ class Bandit(Displayable):
         self._lock = RLock()  # whoever holds it applies events
         self._fold: Fold | None = None  # None: must be read from the journal
         self._snapshot_seq = 0  # the last event in a snapshot that was queued
+        self._row = row
+        self._following = (
+            Lock()
+        )  # whoever holds it follows the journal with the challenger
+        self._challenger: Challenger | None = None  # follows when a report is wanted
 
     def _display_fields(self) -> Mapping[str, Any]:
         fold = self._current()
@@ -309,13 +317,94 @@ class Bandit(Displayable):
             self._change_spec(Kind.REFITTED, fitted.spec)
         return fitted.result
 
-    def _change_spec(self, kind: Kind, spec: BanditSpec) -> None:
+    def _change_spec(
+        self, kind: Kind, spec: BanditSpec, *, switched: bool = False
+    ) -> None:
         with self._lock:
             self._current()
             self._log.flush()  # the new policy learns from durable events
-            event = self._numbered_event(kind, {"spec": spec.as_json()})
+            body: dict[str, Any] = {"spec": spec.as_json()}
+            if switched:
+                body["switched"] = True
+            event = self._numbered_event(kind, body)
+            try:
+                durable = self._record(event)
+            except BaseException:
+                # A policy that cannot learn what was told: the one before is read again.
+                self._fold = None
+                raise
+        durable.result()
+
+    # --- a challenger ------------------------------------------------------------------------
+
+    def shadow(self, spec: Any) -> None:
+        """Let a challenger decide on the same offers, without acting. It survives restarts.
+
+        Args:
+            spec: A policy, the spec of one by registry names, or a :class:`BanditSpec`; ``None`` ends
+                the challenger. A policy alone takes everything else from the bandit. A challenger that
+                runs already is replaced, and the report starts anew.
+        """
+        with self._lock:
+            fold = self._current()
+            table = None
+            if spec is not None:
+                challenger = BanditSpec.from_user(spec, default=fold.spec)
+                challenger.build_policy()  # raises before anything changes
+                table = challenger.as_json()
+            elif fold.challenge is None:
+                return
+            event = self._numbered_event(Kind.CHALLENGED, {"spec": table})
             durable = self._record(event)
         durable.result()
+
+    def shadow_report(
+        self,
+        *,
+        reward_range: tuple[float, float] | None = None,
+        level: float = 0.95,
+    ) -> ShadowReport:
+        """Estimate what the challenger would have earned, in rewards per decision.
+
+        The first report folds the journal from its first event; later ones only what is new. Asks and
+        tells do not wait for it.
+
+        Args:
+            reward_range: The least and the greatest possible reward of a decision: the sum over its
+                arms. With it, intervals hold for any number of decisions; without it, only for many.
+            level: The probability that an interval covers.
+        """
+        stated_range = None
+        if reward_range is not None:
+            low, high = reward_range
+            stated_range = RewardRange(low=low, high=high)
+        as_number(level, "level", 0.0, 1.0)
+        if level in (0.0, 1.0):
+            raise InputError(f"level is {level}; it must be between 0 and 1")
+        with self._lock:
+            fold = self._current()
+            challenge = fold.challenge
+            last = fold.seq
+        if challenge is None:
+            raise InputError(_NO_CHALLENGER)
+        self._log.flush()
+        with self._following:
+            challenger = self._challenger
+            if challenger is None or challenger.challenge.seq != challenge.seq:
+                # A log of its own: its cache of arms must not displace those of the asks.
+                log = Log(self.storage.journal, self.storage.commits, self._row.id)
+                challenger = Challenger(log, challenge)
+                self._challenger = challenger
+            challenger.catch_up(last)
+            return challenger.report(stated_range, level)
+
+    def switch(self) -> None:
+        """Make the challenger the policy. It has learned everything told so far."""
+        with self._lock:
+            challenge = self._current().challenge
+            if challenge is None:
+                raise InputError(_NO_CHALLENGER)
+            self._change_spec(Kind.RESPECIFIED, challenge.spec, switched=True)
 
     # --- questions -------------------------------------------------------------------------
 
