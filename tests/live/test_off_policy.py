@@ -195,13 +195,43 @@ def test_centres_depend_only_on_earlier_terms() -> None:
     assert ((whole >= 0.0) & (whole <= 1.0)).all()
 
 
-def test_deeper_terms_take_a_larger_scale() -> None:
-    x = np.random.default_rng(7).normal(0.5, 0.1, size=400)
-    shallow = _lower_robust_mean(x, np.zeros(400), 0.025)
-    deep = _lower_robust_mean(x, np.full(400, 20.0), 0.025)
-    assert deep < shallow < x.mean()
-    # c + 20 is between 16 and 32: j = 5
-    assert deep == _lower_mean(x, 32.0, 0.025 / (6 * 7))
+def test_the_robust_bound_is_the_best_of_all_cuts() -> None:
+    """By hand for K = 0, 1, 2, 4: weights of at most 6 and predictions of at most 0.7."""
+    rng = np.random.default_rng(7)
+    n = 300
+    y = rng.random(n)
+    u = rng.uniform(0.3, 0.7, size=n)
+    largest = np.full(n, 6.0)
+    weights = np.where(rng.random(n) < 1 / 6, 6.0, 0.0)
+    alpha = 0.025
+    bounds = []
+    for j, K in enumerate((0.0, 1.0, 2.0, 4.0)):
+        u_cut = np.minimum(u, K / 5.0)
+        x = u_cut + weights * (y - u_cut)
+        # No term is farther below its centre than B.
+        assert (x - _centres(x)).min() >= -(1.0 + K)
+        bounds.append(_lower_mean(x, 1.0 + K, alpha / ((j + 1) * (j + 2))))
+    best = _lower_robust_mean(y, weights, u, largest, alpha)
+    assert best == max(bounds)
+
+
+def test_the_robust_bound_gains_from_good_predictions() -> None:
+    """At many decisions it is much tighter than inverse propensity."""
+    rng = np.random.default_rng(8)
+    n = 20_000
+    y = np.clip(0.6 + 0.05 * rng.standard_normal(n), 0.0, 1.0)
+    weights = np.where(rng.random(n) < 0.1, 10.0, 0.0)
+    largest = np.full(n, 10.0)
+    robust = _lower_robust_mean(y, weights, np.full(n, 0.6), largest, 0.025)
+    inverse = _lower_mean(weights * y, 1.0, 0.025)
+    assert 0.6 - robust < 0.3 * (0.6 - inverse)
+
+
+def test_weights_of_one_need_no_cut() -> None:
+    y = np.random.default_rng(9).random(50)
+    ones = np.ones(50)
+    bound = _lower_robust_mean(y, ones, np.full(50, 0.5), ones, 0.025)
+    assert bound == _lower_mean(y, 1.0, 0.025 / 2)
 
 
 def test_intervals_contain_the_estimate_and_stay_in_the_range() -> None:

@@ -41,9 +41,10 @@ of the plain mean of μ_i, not of a weighted one as with the λ_i of [waudbysmit
 - Inverse propensity: x_i = w_i (r_i − a)/(b − a) ≥ 0, so B = 1 whatever the weights. The upper bound is the
   lower one of x_i = w_i (b − r_i)/(b − a), since the mean of w_i b is b.
 - Doubly robust, for another policy without chance, whose weight is 0 except for its own choice: with m cut
-  to [a, b], x_i = u_i + w_i (y_i − u_i) for the scaled v_i and r_i. It is at least −(W_i − 1) u_i, so B must be
-  at least c_i + (W_i − 1) u_i. B is the least sufficient power of two 2^j. All j share α: each of them has
-  1/((j + 1)(j + 2)) of it.
+  to [a, b], x_i = u_i + w_i (y_i − u_i) for the scaled v_i and r_i. It may be as low as −(W_i − 1) u_i. So u_i is
+  cut to K/(W_i − 1), which does not change the mean of x_i, and B = 1 + K. K = 0 is inverse propensity; a larger
+  K pays once n is large. The bound is the best of K = 0, 1, 2, 4, 8, …, which share α: the j-th of them, from
+  j = 0, has 1/((j + 1)(j + 2)) of it. The upper bound is the lower one of 1 − y_i and 1 − u_i.
 
 Without the range, and for the self-normalised estimate, intervals are *asymptotic*: estimate ± z standard
 errors, which cover only if n is large and no weight dominates.
@@ -207,12 +208,12 @@ def doubly_robust(
     scaled = reward_range.scaled(rewards)
     # Where the weight is not 0, what was chosen is the other policy's own choice.
     u = np.clip(reward_range.scaled(expected), 0.0, 1.0)
-    terms = u + weights * (scaled - u)
     alpha = (1.0 - level) / 2.0
-    lower = _lower_robust_mean(terms, (largest_weights - 1.0) * u, alpha)
+    lower = _lower_robust_mean(scaled, weights, u, largest_weights, alpha)
     upper = 1.0 - _lower_robust_mean(
-        1.0 - terms, (largest_weights - 1.0) * (1.0 - u), alpha
+        1.0 - scaled, weights, 1.0 - u, largest_weights, alpha
     )
+    terms = u + weights * (scaled - u)
     value = reward_range.unscaled(float(terms.mean()))
     return _anytime(value, lower, upper, level, reward_range)
 
@@ -263,11 +264,33 @@ def _normal(value: float, standard_error: float, level: float) -> Estimate:
     )
 
 
-def _lower_robust_mean(x: Floats, depths: Floats, alpha: float) -> float:
-    """A lower bound of the mean, where x may be as low as minus its depth, (n,)."""
-    deepest = float((_centres(x) + depths).max())
-    j = max(0, math.ceil(math.log2(deepest))) if deepest > 0.0 else 0
-    return _lower_mean(x, 2.0**j, alpha / ((j + 1) * (j + 2)))
+def _lower_robust_mean(
+    y: Floats, weights: Floats, u: Floats, largest_weights: Floats, alpha: float
+) -> float:
+    """The best of the lower bounds with predictions cut at K = 0, 1, 2, 4, …
+
+    Args:
+        y: Scaled rewards, (n,).
+        weights: w, (n,).
+        u: Scaled predictions of the other policy's own choice, (n,).
+        largest_weights: W, (n,).
+        alpha: The probability that the bound fails.
+    """
+    excess = np.maximum(largest_weights - 1.0, 0.0)
+    deepest = float((excess * u).max())
+    bounds = []
+    j = 0
+    K = 0.0
+    while True:
+        # A weight that never exceeds 1 needs no cut.
+        cut = np.divide(K, excess, out=np.ones_like(excess), where=excess > 0.0)
+        u_cut = np.minimum(u, cut)
+        x = u_cut + weights * (y - u_cut)
+        bounds.append(_lower_mean(x, 1.0 + K, alpha / ((j + 1) * (j + 2))))
+        if deepest <= K:
+            return max(bounds)
+        K = 2.0**j
+        j += 1
 
 
 def _lower_mean(x: Floats, B: float, alpha: float) -> float:
