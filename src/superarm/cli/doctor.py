@@ -25,6 +25,7 @@ _EXTRAS = {
     "botorch": "torch",
     "libsumo": "sumo",
     "pandas": "frame",
+    "pyarrow": "parquet",
     "leuvenmapmatching": "gps",
 }
 _TOLERANCE = 1e-8  # of the engines' means

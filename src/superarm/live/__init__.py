@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .bandits import create_bandit as create_bandit
     from .bandits import load_bandit as load_bandit
     from .challenger import ShadowReport as ShadowReport
+    from .export import Export as Export
     from .off_policy import Estimate as Estimate
     from .spec import BanditSpec as BanditSpec
     from .storage import Storage as Storage
@@ -21,6 +22,7 @@ _HOMES = {
     "Bandit": "bandit",
     "BanditSpec": "spec",
     "Estimate": "off_policy",
+    "Export": "export",
     "ShadowReport": "challenger",
     "Storage": "storage",
     "create_bandit": "bandits",

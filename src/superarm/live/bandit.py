@@ -10,17 +10,16 @@ import time as clock
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock, RLock
-from typing import Any, Self
+from typing import Any, Literal, Self
 from uuid import uuid4
-
-import numpy as np
 
 from superarm.core import Decision, Feedback, Offer, Prediction
 from superarm.core.capabilities import Forecaster
 from superarm.core.display import Displayable
 from superarm.core.errors import ConflictError, InputError
-from superarm.core.inputs import as_number
+from superarm.core.inputs import as_number, as_path, require_choice
 from superarm.core.serialization import to_json
 from superarm.posteriors.fitting import FitResult
 
@@ -29,14 +28,17 @@ from .challenger import Challenger, ShadowReport
 from .codec import arms_to_bytes, decided_key
 from .events import Event, Kind, digest, encode_body
 from .explain import Explanation, explain
+from .export import Export, export_tables, numbered_features
 from .fold import Asked, Fold
 from .journal import BanditRow
 from .log import Log
 from .off_policy import RewardRange
+from .open_bandit import export_open_bandit
 from .refit import fit_policy
 from .replay import Replay, verify
 from .spec import BanditSpec
 from .storage import Storage
+from .tables import FORMATS, Format
 
 EVENTS_PER_SNAPSHOT = 1000
 """Events after which a snapshot is stored: a start folds no more than about these."""
@@ -70,14 +72,9 @@ class Answer(Displayable):
         """
         decision = asked.decision
         ids: Any = decision.ids(asked.offer)
-        action = decision.action
-        if isinstance(action, np.ndarray) and np.array_equal(
-            action, decision.positions
-        ):
-            action = ids  # the arms themselves are the action
         return cls(
             id=asked.id,
-            action=action,
+            action=asked.action,
             arms=ids,
             mean=_by_id(ids, decision.mean),
             std=_by_id(ids, decision.std),
@@ -391,9 +388,7 @@ class Bandit(Displayable):
         with self._following:
             challenger = self._challenger
             if challenger is None or challenger.challenge.seq != challenge.seq:
-                # A log of its own: its cache of arms must not displace those of the asks.
-                log = Log(self.storage.journal, self.storage.commits, self._row.id)
-                challenger = Challenger(log, challenge)
+                challenger = Challenger(self._separate_log(), challenge)
                 self._challenger = challenger
             challenger.catch_up(last)
             return challenger.report(stated_range, level)
@@ -447,6 +442,43 @@ class Bandit(Displayable):
             report: Called after every event, to show progress.
         """
         return verify(self._log, report)
+
+    def export(
+        self,
+        folder: str | Path,
+        *,
+        file_format: Format = "csv",
+        layout: Literal["flat", "open-bandit"] = "flat",
+        features: bool = False,
+    ) -> Export:
+        """Write the journal as tables, each file completely or not at all.
+
+        Args:
+            folder: Where the files go; it is created if it does not exist.
+            file_format: ``"csv"``, or ``"parquet"`` with the extra of that name.
+            layout: ``"flat"``: decisions, choices and history. ``"open-bandit"``: as the Open Bandit
+                Dataset, which needs known propensities.
+            features: Whether to write the features of arms, too.
+        """
+        require_choice(file_format, "file_format", FORMATS)
+        require_choice(layout, "layout", ("flat", "open-bandit"))
+        target = as_path(folder, "folder")
+        with self._lock:
+            fold = self._current()
+            last = fold.seq
+            encoding = fold.spec.encoding
+        self._log.flush()
+        log = self._separate_log()
+        if layout == "open-bandit":
+            return export_open_bandit(log, last, target, file_format, features=features)
+        names = None
+        if features:
+            names = numbered_features(log, last) if encoding is None else encoding.names
+        return export_tables(log, last, target, file_format, names)
+
+    def _separate_log(self) -> Log:
+        """The journal with a cache of its own, which does not displace the arms of the asks."""
+        return Log(self.storage.journal, self.storage.commits, self._row.id)
 
     # --- events ----------------------------------------------------------------------------
 

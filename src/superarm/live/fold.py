@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from superarm.core import Arms, Decision, Feedback, Offer, Policy, State
 from superarm.core.errors import ConflictError, InputError, StateError, SuperarmError
 from superarm.core.serialization import from_json, to_json
@@ -51,6 +53,17 @@ class Asked:
     decision: Decision
     time: float
     """When it was taken, in seconds since 1970."""
+
+    @property
+    def action(self) -> object:
+        """What to do: a route, a slate, or the ids of the chosen arms."""
+        decision = self.decision
+        action = decision.action
+        if isinstance(action, np.ndarray) and np.array_equal(
+            action, decision.positions
+        ):
+            return decision.ids(self.offer)  # the arms themselves are the action
+        return action
 
 
 @dataclass(frozen=True, slots=True, eq=False)

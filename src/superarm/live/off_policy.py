@@ -41,10 +41,10 @@ of the plain mean of μ_i, not of a weighted one as with the λ_i of [waudbysmit
 - Inverse propensity: x_i = w_i (r_i − a)/(b − a) ≥ 0, so B = 1 whatever the weights. The upper bound is the
   lower one of x_i = w_i (b − r_i)/(b − a), since the mean of w_i b is b.
 - Doubly robust, for another policy without chance, whose weight is 0 except for its own choice: with m cut
-  to [a, b], x_i = u_i + w_i (y_i − u_i) for the scaled v_i and r_i. It may be as low as −(W_i − 1) u_i. So u_i is
-  cut to K/(W_i − 1), which does not change the mean of x_i, and B = 1 + K. K = 0 is inverse propensity; a larger
-  K pays once n is large. The bound is the best of K = 0, 1, 2, 4, 8, …, which share α: the j-th of them, from
-  j = 0, has 1/((j + 1)(j + 2)) of it. The upper bound is the lower one of 1 − y_i and 1 − u_i.
+  to [a, b], x_i = u_i + w_i (y_i − u_i) for the scaled v_i and r_i. It may be as low as −(W_i − 1) u_i. So u_i
+  is cut to K/(W_i − 1), which does not change the mean of x_i, and B = 1 + K. K = 0 is inverse propensity; a
+  larger K pays once n is large. The bound is the best of K = 0, 1, 2, 4, 8, …, which share α: the j-th of them,
+  from j = 0, has 1/((j + 1)(j + 2)) of it. The upper bound is the lower one of 1 − y_i and 1 − u_i.
 
 Without the range, and for the self-normalised estimate, intervals are *asymptotic*: estimate ± z standard
 errors, which cover only if n is large and no weight dominates.
