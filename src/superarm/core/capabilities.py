@@ -128,7 +128,9 @@ class KnownPropensity(ABC):
 
     @abstractmethod
     def least_propensity(self, offer: Offer, positions: Ints) -> float:
-        """A bound below ``propensity``, whatever was learned; 0 if there is no better one.
+        """A bound below the probability of every super arm of as many arms, whatever was learned.
+
+        It is 0 if there is no better bound, or if the policy never chooses these arms together.
 
         Args:
             offer: The offer of a round.

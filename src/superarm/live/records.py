@@ -70,7 +70,7 @@ class Outcomes:
     """The decisions of a journal, in their order.
 
     Rewards may come long after a decision. So they are first collected in a temporary database, which is
-    on disk where it is large: memory does not grow with the journal.
+    on disk if it is large: memory does not grow with the journal.
 
     Args:
         log: The journal.

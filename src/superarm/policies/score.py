@@ -91,12 +91,14 @@ class ScorePolicy(SavablePolicy, TablePlayer, KnownPropensity):
         return 1 / count_super_arms(offer, k) if is_feasible(offer, positions, k) else 0
 
     def least_propensity(self, offer: Offer, positions: Ints) -> float:
-        """The propensity, which no feedback changes; 0 where it is not known.
+        """The propensity by chance, which is the same for all; 0 where there is no chance.
 
         Args:
             offer: The arms on offer.
             positions: Positions of the arms, (k,).
         """
+        if self.deterministic:
+            return 0.0
         return self.propensity(offer, positions) or 0.0
 
     def inclusion(self, offer: Offer) -> Floats | None:
