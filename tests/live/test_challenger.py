@@ -160,6 +160,14 @@ def test_a_challenger_does_not_change_the_bandit(tmp_path: Path) -> None:
     assert answers[0] == answers[1]
 
 
+def test_asks_and_tells_do_not_wait_for_a_report(storage: Storage) -> None:
+    bandit = create_bandit("menu", spec=exploring(), storage=storage)
+    bandit.shadow(index_policy())
+    with bandit._following:  # as a report does while it follows the journal
+        play(bandit, 2)
+    assert bandit.shadow_report().told == 2
+
+
 def test_a_new_challenger_starts_anew_and_ending_none_is_nothing(
     storage: Storage,
 ) -> None:
