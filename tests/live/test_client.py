@@ -146,7 +146,7 @@ def test_errors_are_those_of_the_library(client: Client) -> None:
     with pytest.raises(ConflictError, match="already recorded"):
         bandit.tell(answer, {answer.arms[0]: 2.0})
     assert client.bandits() == ["menu"]
-    assert bandit.decision(answer.id).status is Status.PENDING
+    assert bandit.decision(answer.id).status is Status.PARTIAL
     assert next(iter(bandit.events())).kind is Kind.CREATED
 
 

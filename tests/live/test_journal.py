@@ -197,3 +197,18 @@ def test_a_closed_storage_accepts_nothing(tmp_path: Path) -> None:
     storage.close()  # closing twice does no harm
     with pytest.raises(StorageError, match="closed"):
         storage.commits.submit(Append(1, []))
+
+
+def test_a_relative_url_means_the_file_in_the_present_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    first = open_storage("sqlite:///bandits.db")
+    assert open_storage(f"sqlite:///{tmp_path}/bandits.db") is first
+    monkeypatch.chdir(tmp_path / "other")
+    second = open_storage("sqlite:///bandits.db")
+    assert second is not first
+    assert open_storage("sqlite:///../bandits.db") is first
+    first.close()
+    second.close()

@@ -85,7 +85,7 @@ def test_ask_tell_and_what_became_of_it(http: httpx.Client) -> None:
     first, second = decision["arms"]
     assert tell(http, decision["id"], {"rewards": {first: 1.0}}).status_code == 201
     details = http.get(f"/v1/decisions/{decision['id']}").json()
-    assert details["status"] == "pending"
+    assert details["status"] == "partial"
     assert details["awaiting"] == [second]
     assert tell(http, decision["id"], {"rewards": {second: 0.5}}).status_code == 201
     details = http.get(f"/v1/decisions/{decision['id']}").json()

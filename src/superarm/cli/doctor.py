@@ -25,6 +25,7 @@ _EXTRAS = {
     "botorch": "torch",
     "libsumo": "sumo",
     "pandas": "frame",
+    "pyarrow": "parquet",
     "leuvenmapmatching": "gps",
     "psycopg": "postgres",
 }

@@ -76,11 +76,13 @@ class Status(StrEnum):
     """What became of a decision."""
 
     PENDING = "pending"
-    """It awaits rewards."""
+    """It awaits all of its rewards."""
+    PARTIAL = "partial"
+    """It awaits some of its rewards."""
     REWARDED = "rewarded"
     """All its rewards are known."""
     ABANDONED = "abandoned"
-    """Nobody waits for its rewards any more."""
+    """It was abandoned before all rewards were known."""
 
 
 class Recorded(NamedTuple):

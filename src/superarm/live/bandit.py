@@ -9,8 +9,9 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from threading import RLock
-from typing import Any, NamedTuple
+from pathlib import Path
+from threading import Lock, RLock
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -19,27 +20,33 @@ from superarm.core import Decision, Feedback, Offer
 from superarm.core.capabilities import Forecaster
 from superarm.core.display import Displayable
 from superarm.core.errors import ConflictError, InputError, SuperarmError
-from superarm.core.inputs import as_number
+from superarm.core.inputs import as_number, as_path, require_choice
 from superarm.core.serialization import from_json, to_json
 
 from .answers import Answer, Forecast, Recorded, Status, Tell
 from .arms import as_arms, feedback_by_id, plain_id
+from .challenger import Challenger, ShadowReport
 from .codec import abandoned_key, arms_to_bytes, decided_key, no_decision
 from .events import Event, Kind, digest, encode_body
 from .explain import Explanation, explain
+from .export import Export, export_tables, numbered_features
 from .fold import DECIDE, Asked, Fold
 from .journal import BanditRow, StaleOwnerError
 from .log import Log
+from .off_policy import RewardRange
+from .open_bandit import export_open_bandit
 from .refit import Refit, fit_policy
 from .replay import Replay, verify
 from .retries import retry_if_stale
 from .runtime import runtime
 from .spec import BanditSpec
 from .storage import Storage
+from .tables import FORMATS, Format
 
 EVENTS_PER_SNAPSHOT = 1000
 """Events after which a snapshot is stored: a start folds no more than about these."""
 _LONGEST_ID = 200  # characters of an id from outside
+_NO_CHALLENGER = "there is no challenger; start one with shadow(policy)"
 
 
 class _Started(NamedTuple):
@@ -63,6 +70,11 @@ class Bandit(Displayable):
         self._lock = RLock()  # whoever holds it applies events
         self._fold: Fold | None = None  # None: must be read from the journal
         self._snapshot_seq = 0  # the last event in a snapshot that was queued
+        self._row = row
+        self._following = (
+            Lock()
+        )  # whoever holds it follows the journal with the challenger
+        self._challenger: Challenger | None = None  # follows when a report is wanted
 
     def _display_fields(self) -> Mapping[str, Any]:
         fold = self._current()
@@ -326,13 +338,92 @@ class Bandit(Displayable):
         return fitted
 
     @retry_if_stale
-    def _change_spec(self, kind: Kind, spec: BanditSpec) -> None:
+    def _change_spec(
+        self, kind: Kind, spec: BanditSpec, *, switched: bool = False
+    ) -> None:
         with self._lock:
             fold = self._current()
             self._log.flush()  # the new policy learns from durable events
-            event = fold.numbered_event(kind, {"spec": spec.as_json()})
+            body: dict[str, Any] = {"spec": spec.as_json()}
+            if switched:
+                body["switched"] = True
+            event = fold.numbered_event(kind, body)
+            try:
+                durable = self._record(fold, event)
+            except BaseException:
+                # A policy that cannot learn the rewards so far: the one before is read again.
+                self._fold = None
+                raise
+        durable.result()
+
+    # --- a challenger ------------------------------------------------------------------------
+
+    def shadow(self, spec: Any) -> None:
+        """Let a challenger decide on the same offers, without acting. It survives restarts.
+
+        Args:
+            spec: A policy, the spec of one by registry names, or a :class:`BanditSpec`; ``None`` ends
+                the challenger. A policy alone takes everything else from the bandit. A challenger that
+                runs already is replaced, and the report starts anew.
+        """
+        with self._lock:
+            fold = self._current()
+            table = None
+            if spec is not None:
+                challenger = BanditSpec.from_user(spec, default=fold.spec)
+                challenger.build_policy()  # raises before anything changes
+                table = challenger.as_json()
+            elif fold.challenge is None:
+                return
+            event = fold.numbered_event(Kind.CHALLENGED, {"spec": table})
             durable = self._record(fold, event)
         durable.result()
+
+    def shadow_report(
+        self,
+        *,
+        reward_range: tuple[float, float] | None = None,
+        level: float = 0.95,
+    ) -> ShadowReport:
+        """Estimate what the challenger would have earned, in rewards per decision.
+
+        The first report folds the journal from its first event; later ones only what is new. Asks and
+        tells do not wait for it.
+
+        Args:
+            reward_range: The least and the greatest possible reward of a decision: the sum over its
+                arms. With it, intervals hold for any number of decisions; without it, only for many.
+            level: The probability that an interval covers.
+        """
+        stated_range = None
+        if reward_range is not None:
+            low, high = reward_range
+            stated_range = RewardRange(low=low, high=high)
+        as_number(level, "level", 0.0, 1.0)
+        if level in (0.0, 1.0):
+            raise InputError(f"level is {level}; it must be between 0 and 1")
+        with self._lock:
+            fold = self._current()
+            challenge = fold.challenge
+            last = fold.seq
+        if challenge is None:
+            raise InputError(_NO_CHALLENGER)
+        self._log.flush()
+        with self._following:
+            challenger = self._challenger
+            if challenger is None or challenger.challenge.seq != challenge.seq:
+                challenger = Challenger(self._separate_log(), challenge)
+                self._challenger = challenger
+            challenger.catch_up(last)
+            return challenger.report(stated_range, level)
+
+    def switch(self) -> None:
+        """Make the challenger the policy. It has learned all rewards recorded so far."""
+        with self._lock:
+            challenge = self._current().challenge
+            if challenge is None:
+                raise InputError(_NO_CHALLENGER)
+            self._change_spec(Kind.RESPECIFIED, challenge.spec, switched=True)
 
     # --- questions -------------------------------------------------------------------------
 
@@ -369,7 +460,8 @@ class Bandit(Displayable):
             open_decision = fold.open.get(decision_id)
             unseen = set() if open_decision is None else open_decision.unseen
             if open_decision is not None:
-                status = Status.PENDING
+                is_whole = len(unseen) == len(asked.decision.positions)
+                status = Status.PENDING if is_whole else Status.PARTIAL
             elif self._log.event(abandoned_key(decision_id)) is not None:
                 status = Status.ABANDONED
             else:
@@ -422,6 +514,43 @@ class Bandit(Displayable):
             decide: Whether to decide again; otherwise the journal is only folded.
         """
         return verify(self._log, report, decide)
+
+    def export(
+        self,
+        folder: str | Path,
+        *,
+        file_format: Format = "csv",
+        layout: Literal["flat", "open-bandit"] = "flat",
+        features: bool = False,
+    ) -> Export:
+        """Write the journal as tables, each file completely or not at all.
+
+        Args:
+            folder: Where the files go; it is created if it does not exist.
+            file_format: ``"csv"``, or ``"parquet"`` with the extra of that name.
+            layout: ``"flat"``: decisions, choices and history. ``"open-bandit"``: as the Open Bandit
+                Dataset, which needs known propensities.
+            features: Whether to write the features of arms, too.
+        """
+        require_choice(file_format, "file_format", FORMATS)
+        require_choice(layout, "layout", ("flat", "open-bandit"))
+        target = as_path(folder, "folder")
+        with self._lock:
+            fold = self._current()
+            last = fold.seq
+            encoding = fold.spec.encoding
+        self._log.flush()
+        log = self._separate_log()
+        if layout == "open-bandit":
+            return export_open_bandit(log, last, target, file_format, features=features)
+        names = None
+        if features:
+            names = numbered_features(log, last) if encoding is None else encoding.names
+        return export_tables(log, last, target, file_format, names)
+
+    def _separate_log(self) -> Log:
+        """The journal with a cache of its own, which does not displace the arms of the asks."""
+        return Log(self.storage.journal, self.storage.commits, self._row.id)
 
     # --- events ----------------------------------------------------------------------------
 

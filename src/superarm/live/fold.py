@@ -9,7 +9,9 @@ from __future__ import annotations
 import time as clock
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from superarm.core import Arms, Decision, Feedback, Offer, Policy, State
 from superarm.core.errors import ConflictError, InputError, StateError, SuperarmError
@@ -17,6 +19,7 @@ from superarm.core.inputs import require_size
 from superarm.core.serialization import from_json, to_json
 from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.core.streams import stream
+from superarm.policies import Exploring
 from superarm.policies.base import Learner
 from superarm.posteriors.base import as_noise
 
@@ -32,6 +35,16 @@ DECIDE = "ask"
 """The role of the random stream of decisions, by step."""
 LEARN = "tell"
 """The role of the random stream of learning, by event."""
+SPEC_KINDS = (Kind.CREATED, Kind.RESPECIFIED, Kind.REFITTED)
+"""Events that give the bandit a spec."""
+
+
+class Challenge(NamedTuple):
+    """A challenger of the bandit's policy."""
+
+    spec: BanditSpec
+    seq: int
+    """The number of the event that started it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,17 @@ class Asked:
     decision: Decision
     time: float
     """When it was taken, in seconds since 1970."""
+
+    @property
+    def action(self) -> object:
+        """What to do: a route, a slate, or the ids of the chosen arms."""
+        decision = self.decision
+        action = decision.action
+        if isinstance(action, np.ndarray) and np.array_equal(
+            action, decision.positions
+        ):
+            return decision.ids(self.offer)  # the arms themselves are the action
+        return action
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,10 +101,12 @@ class Fold:
 
     Args:
         log: Where its events are.
+        spec: A spec to fold the events with, whatever spec the bandit had; ``None``: the bandit's.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, spec: BanditSpec | None = None) -> None:
         self._log = log
+        self._has_own_spec = spec is not None
         self.seq = 0
         self.steps = 0
         """Rounds so far: decisions, and batches of history."""
@@ -89,8 +115,12 @@ class Fold:
         self._waiting: list[Lesson] = []  # until earlier decisions have their rewards
         self.named: Arms | None = None
         self.last_action: object = None
+        self.challenge: Challenge | None = None
         self.spec: BanditSpec
         self.policy: Policy
+        if spec is not None:
+            self.spec = spec
+            self.policy = spec.build_policy()
 
     # --- reading the journal ---------------------------------------------------------------
 
@@ -146,11 +176,10 @@ class Fold:
         if event.seq != self.seq + 1:
             raise StateError(f"event {event.seq} cannot follow event {self.seq}")
         match event.kind:
-            case Kind.CREATED:
-                self._set_spec(event)
-            case Kind.RESPECIFIED | Kind.REFITTED:
-                self._set_spec(event)
-                self._learn_again(before=event.seq)
+            case Kind.CREATED | Kind.RESPECIFIED | Kind.REFITTED:
+                self._change_spec(event)
+            case Kind.CHALLENGED:
+                self._change_challenger(event)
             case Kind.NAMED:
                 self.named = self._log.arms(event.body["arms"])
             case Kind.DECIDED:
@@ -163,9 +192,21 @@ class Fold:
                 self._abandon(event.body["decision"])
         self.seq = event.seq
 
-    def _set_spec(self, event: Event) -> None:
+    def _change_spec(self, event: Event) -> None:
+        if self._has_own_spec:
+            return
         self.spec = BanditSpec.from_json(event.body["spec"])
         self.policy = self.spec.build_policy()
+        if event.body.get("switched"):
+            self.challenge = None  # the challenger is the policy now
+        if event.kind is not Kind.CREATED:
+            self._learn_again(before=event.seq)
+
+    def _change_challenger(self, event: Event) -> None:
+        table = event.body["spec"]
+        self.challenge = None
+        if table is not None:
+            self.challenge = Challenge(BanditSpec.from_json(table), event.seq)
 
     def _learn_again(self, before: int) -> None:
         """Teach a new policy everything that happened before an event."""
@@ -177,7 +218,7 @@ class Fold:
         for event in self._log.events():
             if event.seq == before:
                 return
-            if event.kind in (Kind.CREATED, Kind.RESPECIFIED, Kind.REFITTED):
+            if event.kind in SPEC_KINDS or event.kind is Kind.CHALLENGED:
                 self.seq = event.seq
             else:
                 self.apply(event)
@@ -201,14 +242,15 @@ class Fold:
         offer = Offer(step=self.steps + 1, arms=arms, structure=structure, time=time)
         return offer.after(self.last_action)
 
-    def decide(self, offer: Offer) -> Decision:
+    def decide(self, offer: Offer, policy: Policy | None = None) -> Decision:
         """What the policy decides; nothing changes.
 
         Args:
             offer: The offer of the next round.
+            policy: Another policy that decides; ``None``: that of the bandit.
         """
         rng = stream(self.spec.seed, DECIDE, offer.step)
-        return self.policy.decide(offer, rng)
+        return (policy or self.policy).decide(offer, rng)
 
     def asked(self, event: Event) -> Asked:
         """The decision that an event recorded.
@@ -256,7 +298,7 @@ class Fold:
         abandoned = self.open.pop(decision_id, None)
         if abandoned is None:
             return
-        if isinstance(self.policy, Learner):
+        if isinstance(self.policy, Learner | Exploring):
             self.policy.give_up(abandoned.step)
         self._learn_waiting()
 
@@ -344,7 +386,9 @@ class Fold:
 
     def _learn(self, lesson: Lesson) -> None:
         rng = stream(self.spec.seed, LEARN, lesson.seq)
-        self.policy.learn(lesson.offer, lesson.decision, lesson.feedback, rng)
+        # What it carries was committed; a policy of another spec may know nothing of it.
+        decision = replace(lesson.decision, carry=None)
+        self.policy.learn(lesson.offer, decision, lesson.feedback, rng)
 
     def _mark_seen(self, decision_id: str, feedback: Feedback) -> None:
         waiting = self.open.get(decision_id)
@@ -372,6 +416,9 @@ class Fold:
             "waiting": [lesson.seq for lesson in self._waiting],
             "last_action": to_json(self.last_action),
         }
+        if self.challenge is not None:
+            scalars["challenger"] = self.challenge.spec.as_json()
+            scalars["challenged"] = self.challenge.seq
         if self.named is not None:
             scalars["named"] = list(self.named.ids)
             arrays["named"] = self.named.features
@@ -393,6 +440,9 @@ class Fold:
         self.steps = state.scalar("steps")
         self.last_action = from_json(state.scalar("last_action"))
         self._restore_decisions(state)
+        if "challenger" in state.scalars:
+            challenger = BanditSpec.from_json(state.scalar("challenger"))
+            self.challenge = Challenge(challenger, state.scalar("challenged"))
         if "named" in state.arrays:
             ids = state.scalar("named")
             self.named = Arms(ids=ids, features=state.array("named"))

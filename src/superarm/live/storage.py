@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from threading import Lock
 from typing import Self
 from weakref import WeakValueDictionary
@@ -61,12 +62,20 @@ def open_storage(storage: str | Storage) -> Storage:
     if isinstance(storage, Storage):
         return storage
     require_type(storage, str, "storage", ", such as 'sqlite:///bandits.db'")
+    place = _place(storage)
     with _opening:
-        opened = _opened.get(storage)
+        opened = _opened.get(place)
         if opened is None or opened.closed:
             opened = Storage(storage)
-            _opened[storage] = opened
+            _opened[place] = opened
         return opened
+
+
+def _place(url: str) -> str:
+    """What two URLs of one storage have in common: a file is the same from any folder."""
+    if url.startswith(_SQLITE):
+        return _SQLITE + os.path.realpath(url.removeprefix(_SQLITE))
+    return url
 
 
 def _open_journal(url: str, upgrade: bool) -> Journal:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from superarm.core import (
     Floats,
+    Ints,
     Offer,
     Oracle,
     Rescore,
@@ -91,3 +93,41 @@ def select(
         # The arms are the action: one array, so that both can only change together.
         action = positions
     return Selection(action, positions, guarantee)
+
+
+# --- super arms of k arms --------------------------------------------------------------------
+
+
+def available_arms(offer: Offer) -> Ints:
+    """Positions of the arms that may be chosen, ascending.
+
+    Args:
+        offer: The arms on offer.
+    """
+    if offer.available is None:
+        return np.arange(len(offer.arms))
+    return np.flatnonzero(offer.available)
+
+
+def is_feasible(offer: Offer, positions: Ints, k: int) -> bool:
+    """Whether these are ``k`` different arms that are on offer and available.
+
+    Args:
+        offer: The arms on offer.
+        positions: Positions of the arms.
+        k: How many arms a super arm has.
+    """
+    chosen = set(positions.tolist())
+    return len(positions) == len(chosen) == k and chosen.issubset(
+        available_arms(offer).tolist()
+    )
+
+
+def count_super_arms(offer: Offer, k: int) -> int:
+    """The number of sets of ``k`` available arms: an integer, so that it cannot overflow.
+
+    Args:
+        offer: The arms on offer.
+        k: How many arms a super arm has.
+    """
+    return math.comb(len(available_arms(offer)), k)
