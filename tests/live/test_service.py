@@ -22,7 +22,7 @@ from superarm.live.journal import StorageError
 from superarm.live.service import Limits, Settings, create_app
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
-from superarm.posteriors import StreamingGP
+from superarm.posteriors import FiniteGP, StreamingGP
 from superarm.rules import UCB, Fixed
 
 MENU = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7], "tea": [0.9, 0.1]}
@@ -125,6 +125,23 @@ def test_creating_the_same_bandit_again_changes_nothing(http: httpx.Client) -> N
     changed = {**SPEC, "most_pending": 7}
     other = http.post("/v1/bandits", json={"name": "menu", "spec": changed})
     assert "already" in detail(other, 409)
+
+
+def test_a_spec_may_contain_arrays(http: httpx.Client) -> None:
+    kernel = SquaredExponential(lengthscale=0.3)
+    posterior = FiniteGP(kernel, [[0.1, 0.2], [0.8, 0.9]], noise_variance=0.01)
+    policy = IndexPolicy(
+        posterior=posterior, rule=UCB(schedule=Fixed(value=2.0)), oracle=TopK(k=1)
+    )
+    spec = to_json(spec_of(policy))
+    for name, table in (("alone", spec), ("whole", {"policy": spec, "seed": 3})):
+        created = http.post("/v1/bandits", json={"name": name, "spec": table})
+        assert created.status_code == 201, created.text
+        arms = {"arms": [[0.1, 0.2], [0.8, 0.9]]}
+        asked = http.post(f"/v1/bandits/{name}/decisions", json=arms)
+        assert asked.status_code == 201, asked.text
+        changed = http.put(f"/v1/bandits/{name}/spec", json={"spec": spec})
+        assert changed.status_code == 200, changed.text
 
 
 def test_abandon_and_explain(http: httpx.Client) -> None:

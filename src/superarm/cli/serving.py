@@ -10,6 +10,7 @@ from superarm.live import Storage
 
 from .common import print_json, say
 
+_BACKLOG = 2048
 _GRACE_SECONDS = 10
 """How long requests may take that are under way when the service is stopped."""
 
@@ -88,6 +89,7 @@ def _listen(host: str, port: int) -> socket.socket:
         listener = socket.socket(family)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
+        listener.listen(_BACKLOG)  # clients that connect at once wait
     except OSError as error:
         raise InputError(
             f"{host} port {port} cannot be listened on: {error.strerror}; choose another --port"

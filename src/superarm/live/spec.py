@@ -79,8 +79,10 @@ class BanditSpec:
         """The spec in a journal or a request.
 
         Args:
-            table: What :meth:`as_json` returned.
+            table: What :meth:`as_json` returned, or a policy alone.
         """
+        if "name" in table:  # a policy has a name, the spec of a bandit has none
+            table = {"policy": table}
         check_table(table, _KINDS, "the spec of a bandit", required=["policy"])
         values = dict(table)
         values["policy"] = from_json(table["policy"])

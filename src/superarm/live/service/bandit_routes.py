@@ -34,7 +34,7 @@ def create_bandit(
     body: bodies.NewBandit, service: ServiceDep, caller: Admin, response: Response
 ) -> bodies.BanditDetails:
     """Create a bandit. Creating it again with the same spec changes nothing and answers 200."""
-    spec = from_request(BanditSpec.from_user, body.spec)
+    spec = from_request(BanditSpec.from_json, body.spec)
     try:
         bandit = service.hub.create(caller.tenant, body.name, spec)
     except ConflictError:
@@ -75,7 +75,7 @@ def change_spec(
 ) -> bodies.BanditDetails:
     """Change what a bandit is made of. The new policy learns everything that was observed so far."""
     found = service.hub.bandit(caller.tenant, bandit)
-    found.respecify(from_request(BanditSpec.from_user, body.spec))
+    found.respecify(from_request(BanditSpec.from_json, body.spec))
     return _details(found)
 
 
