@@ -207,9 +207,7 @@ def single_commit_rate(path: Path, commits: int) -> float:
         connection.execute("CREATE TABLE items (number INTEGER, body TEXT)")
         began = time.perf_counter()
         for number in range(commits):
-            connection.execute(
-                "INSERT INTO items VALUES (?, ?)", (number, "x" * 300)
-            )
+            connection.execute("INSERT INTO items VALUES (?, ?)", (number, "x" * 300))
         return commits / (time.perf_counter() - began)
 
 

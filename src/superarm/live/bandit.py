@@ -122,8 +122,9 @@ class Bandit(Displayable):
                 decision = fold.decide(offer)
                 body = {**request, **_decided(number, fold, offer, decision)}
                 event = fold.next_event(Kind.DECIDED, decided_key(number), body)
-                durable = self._record(fold, event, {request["arms"]: blob})
                 asked = Asked(number, offer, decision, event.time)
+                fold.remember(asked)
+                durable = self._record(fold, event, {request["arms"]: blob})
         durable.result()
         return Answer.of(asked)
 
@@ -205,7 +206,9 @@ class Bandit(Displayable):
         _check_chosen(asked, feedback)
         key = _observed_key(tell.decision, feedback, tell.observation_id)
         body = {"decision": tell.decision, "feedback": to_json(feedback)}
-        earlier = self._earlier(fold, key)
+        earlier = None
+        if not fold.is_untouched(tell.decision):
+            earlier = self._earlier(fold, key)
         if earlier is not None:
             _check_same(earlier, body, f"rewards of decision {tell.decision!r}")
             return _Started(False, self._log.barrier())
@@ -576,6 +579,9 @@ class Bandit(Displayable):
 
     def _asked(self, fold: Fold, decision_id: str) -> Asked:
         """A decision of any age."""
+        recent = fold.recent(decision_id)
+        if recent is not None:
+            return recent
         event = self._earlier(fold, decided_key(decision_id))
         if event is None:
             raise no_decision(decision_id)
@@ -660,9 +666,10 @@ def _check_same(earlier: Event, request: Mapping[str, Any], what: str) -> None:
 
 def _check_chosen(asked: Asked, feedback: Feedback) -> None:
     """Refuse rewards of arms that the decision did not choose."""
-    others = np.setdiff1d(feedback.positions, asked.decision.positions)
-    if len(others):
-        arm = asked.offer.arms.ids[int(others[0])]
+    chosen_positions = set(asked.decision.positions.tolist())
+    others = set(feedback.positions.tolist()) - chosen_positions
+    if others:
+        arm = asked.offer.arms.ids[min(others)]
         chosen = ", ".join(str(arm) for arm in asked.decision.ids(asked.offer)[:9])
         raise InputError(
             f"decision {asked.id!r} did not choose arm {arm!r}; it chose {chosen}"

@@ -7,6 +7,7 @@ and a bandit that restarts goes on as if it had never stopped.
 from __future__ import annotations
 
 import time as clock
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ from .spec import BanditSpec
 
 _SNAPSHOT = "bandit"
 _SNAPSHOT_SCHEMA = 1
+_MOST_RECENT = 1000
 DECIDE = "ask"
 """The role of the random stream of decisions, by step."""
 LEARN = "tell"
@@ -94,6 +96,8 @@ class OpenDecision:
     time: float
     unseen: set[int] = field(default_factory=set)
     """Positions of the arms without a reward so far."""
+    count: int | None = None
+    """Arms that were chosen; ``None`` where a snapshot does not say it."""
 
 
 class Fold:
@@ -115,6 +119,7 @@ class Fold:
         self._waiting: list[Lesson] = []  # until earlier decisions have their rewards
         self.named: Arms | None = None
         self.last_action: object = None
+        self._recent: OrderedDict[str, Asked] = OrderedDict()  # by id, the oldest first
         self.challenge: Challenge | None = None
         self.spec: BanditSpec
         self.policy: Policy
@@ -259,6 +264,9 @@ class Fold:
             event: An event ``decided``.
         """
         body = event.body
+        recent = self.recent(body["id"])
+        if recent is not None:
+            return recent
         decision: Decision = from_json(body["decision"])
         offer = Offer(
             step=decision.step,
@@ -267,7 +275,36 @@ class Fold:
             time=body["time"],
         )
         offer = offer.after(from_json(body["previous_action"]))
-        return Asked(body["id"], offer, decision, event.time)
+        asked = Asked(body["id"], offer, decision, event.time)
+        self.remember(asked)
+        return asked
+
+    def recent(self, decision_id: str) -> Asked | None:
+        """A decision that is in memory: most rewards are of decisions taken lately.
+
+        Args:
+            decision_id: Its id.
+        """
+        return self._recent.get(decision_id)
+
+    def remember(self, asked: Asked) -> None:
+        """Keep a decision in memory for a while.
+
+        Args:
+            asked: The decision, whose event is applied or about to be.
+        """
+        self._recent[asked.id] = asked
+        if len(self._recent) > _MOST_RECENT:
+            self._recent.popitem(last=False)
+
+    def is_untouched(self, decision_id: str) -> bool:
+        """Whether a decision awaits all of its rewards: then the journal has none of them.
+
+        Args:
+            decision_id: Its id.
+        """
+        waiting = self.open.get(decision_id)
+        return waiting is not None and len(waiting.unseen) == waiting.count
 
     def pending_digest(self) -> str:
         """The ids of the decisions that await rewards, as a digest: there may be thousands."""
@@ -279,6 +316,9 @@ class Fold:
         Args:
             decision_id: Its id.
         """
+        recent = self.recent(decision_id)
+        if recent is not None:
+            return recent
         event = self._log.event(decided_key(decision_id))
         return None if event is None else self.asked(event)
 
@@ -292,7 +332,9 @@ class Fold:
         self.steps = decision.step
         self.last_action = decision.action
         unseen = set(decision.positions.tolist())
-        self.open[asked.id] = OpenDecision(decision.step, asked.time, unseen)
+        self.open[asked.id] = OpenDecision(
+            decision.step, asked.time, unseen, count=len(unseen)
+        )
 
     def _abandon(self, decision_id: str) -> None:
         abandoned = self.open.pop(decision_id, None)
