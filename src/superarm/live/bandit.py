@@ -123,7 +123,6 @@ class Bandit(Displayable):
                 body = {**request, **_decided(number, fold, offer, decision)}
                 event = fold.next_event(Kind.DECIDED, decided_key(number), body)
                 asked = Asked(number, offer, decision, event.time)
-                fold.remember(asked)
                 durable = self._record(fold, event, {request["arms"]: blob})
         durable.result()
         return Answer.of(asked)

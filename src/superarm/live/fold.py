@@ -276,7 +276,8 @@ class Fold:
         )
         offer = offer.after(from_json(body["previous_action"]))
         asked = Asked(body["id"], offer, decision, event.time)
-        self.remember(asked)
+        # As it was read, not as it was decided: after a restart the same arrays are learned from.
+        self._remember(asked)
         return asked
 
     def recent(self, decision_id: str) -> Asked | None:
@@ -287,12 +288,8 @@ class Fold:
         """
         return self._recent.get(decision_id)
 
-    def remember(self, asked: Asked) -> None:
-        """Keep a decision in memory for a while.
-
-        Args:
-            asked: The decision, whose event is applied or about to be.
-        """
+    def _remember(self, asked: Asked) -> None:
+        """Keep a decision in memory for a while."""
         self._recent[asked.id] = asked
         if len(self._recent) > _MOST_RECENT:
             self._recent.popitem(last=False)
