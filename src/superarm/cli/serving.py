@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from typing import Any
 
 from superarm.core.errors import InputError, require_extra
-from superarm.live import Storage
 
+from .bandits import open_storage
 from .common import print_json, say
 
 _GRACE_SECONDS = 10
@@ -28,10 +29,10 @@ def serve(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Serve bandits until somebody stops the process.
+    """Serve bandits until SIGINT or SIGTERM.
 
     Args:
-        storage: The URL of the storage.
+        storage: The URL of the storage, which is created if it does not exist.
         host: The address to listen on.
         port: The port to listen on; 0: any that is free.
         hosts: Further names by which clients address the service.
@@ -45,6 +46,7 @@ def serve(
     """
     uvicorn = require_extra("uvicorn", "serve")
     require_extra("fastapi", "serve")
+    require_extra("prometheus_client", "serve")
     from superarm.live.service import Limits, Settings, create_app
 
     limits = Limits(
@@ -55,33 +57,58 @@ def serve(
         bandits=max_bandits,
     )
     settings = Settings(host=host, port=port, hosts=hosts, limits=limits)
-    with Storage(storage) as opened:
-        app = create_app(opened, settings)
-        listener = _listen(host, port)
-        address = _address(listener)
-        if as_json:
-            print_json({"address": address})
-        elif not quiet:
-            say(f"superarm serves {opened.url} at {address}; stop it with Ctrl-C.")
+    with open_storage(storage, create=True) as opened:
         config = uvicorn.Config(
-            app,
+            create_app(opened, settings),
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
-        uvicorn.Server(config).run(sockets=[listener])
+        server = uvicorn.Server(config)
+        _stop_on_signals(server)
+        with _listen(host, port) as listener:
+            address = _address(listener)
+            if as_json:
+                print_json({"address": address})
+            elif not quiet:
+                url = opened.journal.url  # without a password
+                say(f"superarm serves {url} at {address}; stop it with Ctrl-C.")
+            server.run(sockets=[listener])
+
+
+def _stop_on_signals(server: Any) -> None:
+    """Stop the server on SIGINT and SIGTERM, and return from its ``run``.
+
+    uvicorn stops by itself, but then raises the signal again, which would end the process before the
+    storage is closed.
+    """
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    """A socket that accepts connections; they wait until the service has started."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.socket(family)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
+        return _bind(socket.socket(family), host, port)
     except OSError as error:
         raise InputError(
-            f"{host} port {port} cannot be listened on: {error.strerror}; choose another --port"
+            f"cannot listen on {host} port {port}: {error.strerror}; choose another --host or --port"
         ) from None
+
+
+def _bind(listener: socket.socket, host: str, port: int) -> socket.socket:
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen()
+    except OSError:
+        listener.close()
+        raise
     return listener
 
 
