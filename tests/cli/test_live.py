@@ -267,6 +267,14 @@ def test_arms_of_another_kind_of_file(cli: Command, files: Path, url: str) -> No
     assert "latin.csv" in cli("ask", "menu", "--arms", "latin.csv", *at).fails(1)
 
 
+def test_times_and_ids(cli: Command, place: str) -> None:
+    ask = ("ask", "menu", "--arms", "menu.json", "--storage", place)
+    assert "time must be" in cli(*ask, "--time", "nan").fails(2)
+    assert "'--time'" in cli(*ask, "--time", "noon").fails(2)
+    assert "1" in cli(*ask, "--id", "").fails(2)
+    assert cli(*ask, "--time", "8.5", "--id", "d1", "--json").json()["id"] == "d1"
+
+
 BAD_REWARDS = {
     "latte": "must be ARM=REWARD",
     "=1": "must be ARM=REWARD",
@@ -681,6 +689,8 @@ def test_a_service_with_tokens(
         with running_service(storage) as address:
             at = ("--storage", address)
             assert "401" in cli("bandits", "list", *at).fails(1)
+            bad = ("--token", "schlüssel")
+            assert "token must be" in cli("bandits", "list", *at, *bad).fails(2)
             create = ("bandits", "create", "lunch", "--spec", "spec.json", *at)
             assert "403" in cli(*create, "--token", reader).fails(1)
             cli(*create, "--token", admin, "--json").json()
