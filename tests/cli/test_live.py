@@ -624,10 +624,7 @@ def serving(
         service.communicate()
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
-def test_serve(
-    cli: Command, files: Path, program: list[str], end: signal.Signals
-) -> None:
+def test_serve(cli: Command, files: Path, program: list[str]) -> None:
     at = ("--storage", "sqlite:///bandits.db")
     with serving(program, files, *at, "--json") as (line, service):
         address = json.loads(line)["address"]
@@ -638,18 +635,25 @@ def test_serve(
         ask = ("ask", "menu", "--arms", "menu.csv", "--id", "d1")
         decision = cli(*ask, *remote).json()
         assert "another process uses" in cli("bandits", "list", *at).fails(3)
-        service.send_signal(end)
-        out, err = service.communicate(timeout=60)
-    assert (service.returncode, out, err) == (0, "", "")
+        stop(service, signal.SIGTERM)
     assert not (files / "bandits.db-wal").exists()  # the storage was closed
     assert cli(*ask, *at, "--json").json() == decision
     assert "does not answer" in cli("bandits", "list", "--storage", address).fails(1)
 
 
 def test_serve_names_storage_and_address(files: Path, program: list[str]) -> None:
-    with serving(program, files, "--storage", "sqlite:///bandits.db") as (line, _):
+    at = ("--storage", "sqlite:///bandits.db")
+    with serving(program, files, *at) as (line, service):
         assert line.startswith("superarm serves sqlite:///bandits.db at http://127.")
         assert line.endswith("; stop it with Ctrl-C.\n")
+        stop(service, signal.SIGINT)
+
+
+def stop(service: subprocess.Popen[str], number: signal.Signals) -> None:
+    """Send a signal, on which the service ends in silence and with 0."""
+    service.send_signal(number)
+    out, err = service.communicate(timeout=60)
+    assert (service.returncode, out, err) == (0, "", "")
 
 
 def test_serve_needs_tokens_beyond_this_machine(cli: Command, url: str) -> None:
