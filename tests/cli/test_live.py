@@ -9,6 +9,7 @@ import signal
 import socket
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -641,11 +642,16 @@ def test_serve(cli: Command, files: Path, program: list[str]) -> None:
     assert "does not answer" in cli("bandits", "list", "--storage", address).fails(1)
 
 
-def test_serve_names_storage_and_address(files: Path, program: list[str]) -> None:
+def test_serve_names_storage_and_address(
+    cli: Command, files: Path, program: list[str]
+) -> None:
     at = ("--storage", "sqlite:///bandits.db")
     with serving(program, files, *at) as (line, service):
         assert line.startswith("superarm serves sqlite:///bandits.db at http://127.")
         assert line.endswith("; stop it with Ctrl-C.\n")
+        address = line.split(" at ")[1].split(";")[0]
+        listed = cli("bandits", "list", "--storage", address, "--json")
+        assert listed.json() == {"bandits": []}
         stop(service, signal.SIGINT)
 
 
@@ -672,6 +678,26 @@ def test_serve_on_an_address_that_is_taken(cli: Command, url: str) -> None:
     for option in ("--max-body", "--max-arms", "--max-dimension", "--max-bandits"):
         assert option in cli("serve", "--storage", url, option, "0").fails(2)
     assert "--rate" in cli("serve", "--storage", url, "--rate", "0").fails(2)
+    rate = cli("serve", "--storage", url, "--rate", "nan").fails(2)
+    assert "requests_per_second must be" in rate
+
+
+@pytest.mark.parametrize("module", ["uvicorn", "fastapi", "prometheus_client"])
+def test_serve_without_its_extra(
+    cli: Command, url: str, module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    message = cli("serve", "--storage", url, "--port", "0").fails(1)
+    assert f"{module} is not installed; run: pip install" in message
+
+
+def test_a_service_needs_httpx_and_a_storage_does_not(
+    cli: Command, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    message = cli("bandits", "list", "--storage", "http://127.0.0.1:9").fails(1)
+    assert "httpx is not installed; run: pip install" in message
+    assert cli("bandits", "list", "--storage", url).out == "menu\n"
 
 
 def test_serve_needs_a_storage(cli: Command, url: str) -> None:

@@ -64,7 +64,7 @@ def open_bandits(
         create: Whether to create a storage that does not exist.
     """
     if url.startswith(("http://", "https://")):
-        with _usage_errors(), Client(url, token=token) as client:
+        with usage_errors(), Client(url, token=token) as client:
             yield client
         return
     with open_storage(url, create=create) as storage:
@@ -95,7 +95,7 @@ def open_storage(
         create: Whether to create a file that does not exist; otherwise a mistyped name is refused.
         upgrade: Whether to bring a storage of an earlier version up to date.
     """
-    with _usage_errors():
+    with usage_errors():
         if not create:
             _require_file(url)
         with Storage(url, upgrade=upgrade) as storage:
@@ -111,10 +111,11 @@ def _require_file(url: str) -> None:
 
 
 @contextmanager
-def _usage_errors() -> Iterator[None]:
-    """Raise what is wrong with an argument as :class:`SpecError`, which exits with 2.
+def usage_errors() -> Iterator[None]:
+    """Raise every :class:`InputError` as :class:`SpecError`, which exits with 2.
 
-    A service does not tell which kind of :class:`InputError` it was.
+    Files with a wrong content still exit with 1. An answer of a service does not contain the kind of
+    error, so that all kinds must have the same exit code.
     """
     try:
         yield

@@ -13,13 +13,13 @@ from .common import Command, common_options, importing, print_json, progress_bar
 
 _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
-_STORAGE = "Where the journals are: sqlite:///FILE or postgresql://…"
-_OR_SERVICE = f"{_STORAGE}, or http://… for a service."
+_STORAGE = "The storage: sqlite:///FILE or postgresql://USER@HOST/DATABASE."
+_OR_SERVICE = f"{_STORAGE} Or a service: http://HOST:PORT."
 _SPEC = "The policy by registry names, .json or .toml; see `superarm show`."
 _ARMS = "The arms on offer, .json or .csv; default: the named arms."
 _STRUCTURE = "The constraints of this round, .json."
 _TENANT = "The tenant whose bandits the token opens; default: those without a tenant."
-_SCOPE = "What the token allows. May be repeated; default: read, ask, tell."
+_SCOPE = "What the token allows: read, ask, tell or admin; may be repeated. Default: all but admin."
 
 
 def _storage_option(description: str) -> Callable[[Command], Command]:
@@ -33,7 +33,7 @@ def _storage_option(description: str) -> Callable[[Command], Command]:
     )
 
 
-_storage = _storage_option(f"{_STORAGE}.")
+_storage = _storage_option(_STORAGE)
 
 
 def _storage_or_service(command: Command) -> Command:
@@ -49,29 +49,55 @@ def _storage_or_service(command: Command) -> Command:
 
 @click.command()
 @_storage
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="The address to listen on."
+)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8642,
     show_default=True,
-    help="The port to listen on; 0: any that is free.",
+    help="The port to listen on; 0 takes any free port.",
 )
 @click.option(
     "--host-name",
     "hosts",
     multiple=True,
-    help="A further name by which clients address the service. May be repeated.",
+    help="Another name by which clients address the service; may be repeated.",
 )
 @click.option(
     "--rate",
     type=click.FloatRange(0.0, min_open=True),
-    help="Requests a second of one tenant; default: any number.",
+    help="Requests per second for each tenant; default: no limit.",
 )
-@click.option("--max-body", type=_COUNT, default=16 * 2**20, help="Bytes of a body.")
-@click.option("--max-arms", type=_COUNT, default=100_000, help="Arms in a request.")
-@click.option("--max-dimension", type=_COUNT, default=1000, help="Features of an arm.")
-@click.option("--max-bandits", type=_COUNT, default=1000, help="Bandits in memory.")
+@click.option(
+    "--max-body",
+    type=_COUNT,
+    default=16 * 2**20,
+    show_default=True,
+    help="The largest body of a request, in bytes.",
+)
+@click.option(
+    "--max-arms",
+    type=_COUNT,
+    default=100_000,
+    show_default=True,
+    help="The most arms in a request.",
+)
+@click.option(
+    "--max-dimension",
+    type=_COUNT,
+    default=1000,
+    show_default=True,
+    help="The most features of an arm.",
+)
+@click.option(
+    "--max-bandits",
+    type=_COUNT,
+    default=1000,
+    show_default=True,
+    help="The most bandits in memory.",
+)
 @common_options
 @importing
 def serve(**options: Any) -> None:
@@ -248,16 +274,14 @@ def explain(
 
 @click.command()
 @click.argument("bandit")
-@click.option(
-    "--verify", is_flag=True, help="Decide everything again, and compare the decisions."
-)
+@click.option("--verify", is_flag=True, help="Decide everything again and compare.")
 @_storage
 @common_options
 @importing
 def replay(bandit: str, verify: bool, storage: str, quiet: bool, as_json: bool) -> None:
-    """Fold the journal of BANDIT from its first event, without a snapshot.
+    """Replay the journal of BANDIT from its first event.
 
-    With --verify it exits with 1 if a decision comes out differently.
+    With --verify, exits with 1 if a decision differs from the recorded one.
     """
     from .storages import print_replay, replay_journal
 

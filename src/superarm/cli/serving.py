@@ -8,7 +8,7 @@ from typing import Any
 
 from superarm.core.errors import InputError, require_extra
 
-from .bandits import open_storage
+from .bandits import open_storage, usage_errors
 from .common import print_json, say
 
 _GRACE_SECONDS = 10
@@ -49,13 +49,14 @@ def serve(
     require_extra("prometheus_client", "serve")
     from superarm.live.service import Limits, Settings, create_app
 
-    limits = Limits(
-        body_bytes=max_body,
-        arms=max_arms,
-        dimension=max_dimension,
-        requests_per_second=rate,
-        bandits=max_bandits,
-    )
+    with usage_errors():
+        limits = Limits(
+            body_bytes=max_body,
+            arms=max_arms,
+            dimension=max_dimension,
+            requests_per_second=rate,
+            bandits=max_bandits,
+        )
     settings = Settings(host=host, port=port, hosts=hosts, limits=limits)
     with open_storage(storage, create=True) as opened:
         config = uvicorn.Config(
