@@ -42,7 +42,7 @@ oldest: ## the same with the oldest versions that pyproject.toml allows
 	$(VENV)-oldest/bin/python -m pip --disable-pip-version-check install --quiet \
 		--constraint $(VENV)-oldest/constraints.txt --editable '.[test,cluster]'
 	$(VENV)-oldest/bin/python -m pytest -q -n auto -m "not slow" -W ignore::DeprecationWarning \
-		$(SHORT) tests/lab/test_figures.py
+		$(SHORT) tests/lab/test_figures.py tests/live/test_service.py tests/live/test_client.py
 
 # The wheel by itself, without any extra: it must answer, run and draw.
 core: ## the wheel without any extra: doctor, demo and a run

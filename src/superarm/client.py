@@ -14,6 +14,7 @@ A request that fails on its way is sent again. That is safe: each has an id, so 
 from __future__ import annotations
 
 import json
+import re
 import time as clock
 from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
@@ -53,6 +54,7 @@ _TRANSIENT = (
     HTTPStatus.GATEWAY_TIMEOUT,
 )
 _LONGEST_PAUSE = 5.0
+_TOKEN = re.compile("[!-~]+")  # what a header can contain
 
 
 class ServiceError(SuperarmError, RuntimeError):
@@ -79,6 +81,8 @@ class Client:
         retries: int = 4,
     ) -> None:
         library = require_extra("httpx", "client")
+        if token is not None and _TOKEN.fullmatch(token) is None:
+            raise InputError("token must be printable ASCII without spaces")
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._http: httpx.Client = library.Client(
             base_url=url, headers=headers, timeout=timeout
@@ -229,7 +233,7 @@ class RemoteBandit(Displayable):
         body = {
             "arms": self._arms_body(arms),
             "structure": to_json(structure),
-            "time": time,
+            "time": _finite_or_none(time, "time"),
             "decision_id": uuid4().hex if decision_id is None else decision_id,
         }
         return _answer(self._request("POST", "decisions", body))
@@ -300,7 +304,7 @@ class RemoteBandit(Displayable):
         """
         number = uuid4().hex if observation_id is None else observation_id
         body = _rewards_body(rewards, noise_variance, number)
-        body |= {"arms": self._arms_body(arms), "time": time}
+        body |= {"arms": self._arms_body(arms), "time": _finite_or_none(time, "time")}
         is_new: bool = self._request("POST", "observations", body)["new"]
         return is_new
 
@@ -382,7 +386,7 @@ class RemoteBandit(Displayable):
             arms: The arms, as in :meth:`ask`.
             time: Physical time, for rewards that drift.
         """
-        body = {"arms": self._arms_body(arms), "time": time}
+        body = {"arms": self._arms_body(arms), "time": _finite_or_none(time, "time")}
         answer = self._request("POST", "predict", body)
         mean = np.array(answer["mean"], dtype=np.float64)
         std = answer["std"]
@@ -471,6 +475,10 @@ def _rewards_body(
         else _numbers(noise_variance, "noise_variance"),
         "observation_id": observation_id,
     }
+
+
+def _finite_or_none(value: float | None, name: str) -> float | None:
+    return None if value is None else as_number(value, name)
 
 
 def _numbers(table: Mapping[Any, float], name: str) -> dict[str, float]:

@@ -150,6 +150,24 @@ def test_errors_are_those_of_the_library(client: Client) -> None:
     assert next(iter(bandit.events())).kind is Kind.CREATED
 
 
+@pytest.mark.parametrize("time", [float("nan"), float("inf")])
+def test_times_must_be_finite(client: Client, time: float) -> None:
+    bandit = client.create_bandit("menu", spec=policy())
+    with pytest.raises(InputError, match="time must be a number"):
+        bandit.ask(MENU, time=time)
+    with pytest.raises(InputError, match="time must be a number"):
+        bandit.predict(MENU, time=time)
+    with pytest.raises(InputError, match="time must be a number"):
+        bandit.observe(MENU, {"tea": 1.0}, time=time)
+    assert bandit.seq == 1
+
+
+@pytest.mark.parametrize("token", ["", "schlüssel", "two words", "line\n"])
+def test_tokens_that_no_header_can_contain(token: str) -> None:
+    with pytest.raises(InputError, match="token must be"):
+        Client("http://127.0.0.1:9", token=token)
+
+
 def test_a_service_that_is_not_there_is_named() -> None:
     with (
         Client("http://127.0.0.1:9", retries=1) as client,

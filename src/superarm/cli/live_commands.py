@@ -1,7 +1,9 @@
-"""The commands of live bandits: serve, ask, tell, and what an operator needs besides."""
+"""The commands of live bandits: serve, ask, tell, explain; tokens and storages."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +13,30 @@ from .common import Command, common_options, importing, print_json, progress_bar
 
 _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
-_STORAGE = (
-    "Where the journals are: sqlite:///FILE, postgresql://…, or http://… for a service."
-)
+_STORAGE = "The storage: sqlite:///FILE or postgresql://USER@HOST/DATABASE."
+_OR_SERVICE = f"{_STORAGE} Or a service: http://HOST:PORT."
 _SPEC = "The policy by registry names, .json or .toml; see `superarm show`."
 _ARMS = "The arms on offer, .json or .csv; default: the named arms."
 _STRUCTURE = "The constraints of this round, .json."
-_SCOPE = "What the token allows. May be repeated; default: read, ask, tell."
+_TENANT = "The tenant whose bandits the token opens; default: those without a tenant."
+_SCOPE = "What the token allows: read, ask, tell or admin; may be repeated. Default: all but admin."
 
 
-def _storage(command: Command) -> Command:
+def _storage_option(description: str) -> Callable[[Command], Command]:
     return click.option(
         "--storage",
         required=True,
         envvar="SUPERARM_STORAGE",
         show_envvar=True,
         metavar="URL",
-        help=_STORAGE,
-    )(command)
+        help=description,
+    )
 
 
-def _place(command: Command) -> Command:
+_storage = _storage_option(_STORAGE)
+
+
+def _storage_or_service(command: Command) -> Command:
     """Add ``--storage`` and ``--token``."""
     add_token = click.option(
         "--token",
@@ -39,24 +44,26 @@ def _place(command: Command) -> Command:
         show_envvar=True,
         help="The token of a service.",
     )
-    return _storage(add_token(command))
+    return _storage_option(_OR_SERVICE)(add_token(command))
 
 
 @click.command()
 @_storage
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="The address to listen on."
+)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8642,
     show_default=True,
-    help="The port to listen on; 0: any that is free.",
+    help="The port to listen on; 0 takes any free port.",
 )
 @click.option(
     "--host-name",
     "hosts",
     multiple=True,
-    help="A further name by which clients address the service. May be repeated.",
+    help="Another name by which clients address the service; may be repeated.",
 )
 @click.option(
     "--address",
@@ -66,12 +73,36 @@ def _place(command: Command) -> Command:
 @click.option(
     "--rate",
     type=click.FloatRange(0.0, min_open=True),
-    help="Requests a second of one tenant; default: any number.",
+    help="Requests per second for each tenant; default: no limit.",
 )
-@click.option("--max-body", type=_COUNT, default=16 * 2**20, help="Bytes of a body.")
-@click.option("--max-arms", type=_COUNT, default=100_000, help="Arms in a request.")
-@click.option("--max-dimension", type=_COUNT, default=1000, help="Features of an arm.")
-@click.option("--max-bandits", type=_COUNT, default=1000, help="Bandits in memory.")
+@click.option(
+    "--max-body",
+    type=_COUNT,
+    default=16 * 2**20,
+    show_default=True,
+    help="The largest body of a request, in bytes.",
+)
+@click.option(
+    "--max-arms",
+    type=_COUNT,
+    default=100_000,
+    show_default=True,
+    help="The most arms in a request.",
+)
+@click.option(
+    "--max-dimension",
+    type=_COUNT,
+    default=1000,
+    show_default=True,
+    help="The most features of an arm.",
+)
+@click.option(
+    "--max-bandits",
+    type=_COUNT,
+    default=1000,
+    show_default=True,
+    help="The most bandits in memory.",
+)
 @common_options
 @importing
 def serve(**options: Any) -> None:
@@ -95,30 +126,34 @@ def bandits() -> None:
 @bandits.command("create")
 @click.argument("name")
 @click.option("--spec", type=_PATH, required=True, help=_SPEC)
-@_place
+@_storage_or_service
 @common_options
 @importing
-def bandits_create(name: str, spec: Path, as_json: bool, **options: Any) -> None:
-    """Create a bandit."""
-    from .living import open_place, read_spec
+def bandits_create(
+    name: str, spec: Path, storage: str, token: str | None, as_json: bool, **_: Any
+) -> None:
+    """Create a bandit, and the file of its storage if there is none."""
+    from .bandit_files import read_spec
+    from .bandits import open_bandits
 
-    with open_place(options) as place:
-        bandit = place.create_bandit(name, spec=read_spec(spec))
+    table = read_spec(spec)
+    with open_bandits(storage, token, create=True) as bandits:
+        bandits.create_bandit(name, spec=table)
     if as_json:
-        print_json({"name": bandit.name})
+        print_json({"name": name})
     else:
-        say(f"Created {bandit.name}.")
+        say(f"Created {name}.")
 
 
 @bandits.command("list")
-@_place
+@_storage_or_service
 @common_options
-def bandits_list(as_json: bool, **options: Any) -> None:
+def bandits_list(storage: str, token: str | None, as_json: bool, **_: Any) -> None:
     """List all bandits by name."""
-    from .living import open_place
+    from .bandits import open_bandits
 
-    with open_place(options) as place:
-        names = place.bandits()
+    with open_bandits(storage, token) as bandits:
+        names = bandits.bandits()
     if as_json:
         print_json({"bandits": names})
     else:
@@ -127,21 +162,17 @@ def bandits_list(as_json: bool, **options: Any) -> None:
 
 @bandits.command("show")
 @click.argument("name")
-@_place
+@_storage_or_service
 @common_options
 @importing
-def bandits_show(name: str, as_json: bool, **options: Any) -> None:
-    """Show a bandit: its spec, and how far it is."""
-    from .living import open_place, print_details
+def bandits_show(
+    name: str, storage: str, token: str | None, as_json: bool, **_: Any
+) -> None:
+    """Show a bandit: its events, pending decisions and spec."""
+    from .bandits import details_json, open_bandit, print_details
 
-    with open_place(options) as place:
-        bandit = place.load_bandit(name)
-        details = {
-            "name": name,
-            "events": bandit.seq,
-            "pending": len(bandit.pending),
-            "spec": bandit.spec.as_json(),
-        }
+    with open_bandit(name, storage, token) as bandit:
+        details = details_json(bandit)
     if as_json:
         print_json(details)
     else:
@@ -154,7 +185,7 @@ def bandits_show(name: str, as_json: bool, **options: Any) -> None:
 @click.option("--structure", type=_PATH, help=_STRUCTURE)
 @click.option("--time", type=float, help="Physical time, for rewards that drift.")
 @click.option("--id", "decision_id", help="An id of your own for the decision.")
-@_place
+@_storage_or_service
 @common_options
 @importing
 def ask(
@@ -163,15 +194,18 @@ def ask(
     structure: Path | None,
     time: float | None,
     decision_id: str | None,
+    storage: str,
+    token: str | None,
     as_json: bool,
-    **options: Any,
+    **_: Any,
 ) -> None:
     """Ask BANDIT which arms to choose."""
-    from .living import answer_json, open_place, print_answer, read_arms, read_structure
+    from .bandit_files import read_arms, read_structure
+    from .bandits import answer_json, open_bandit, print_answer
 
-    with open_place(options) as place:
-        answer = place.load_bandit(bandit).ask(
-            read_arms(arms),
+    with open_bandit(bandit, storage, token) as opened:
+        answer = opened.ask(
+            read_arms(arms, opened),
             structure=read_structure(structure),
             time=time,
             decision_id=decision_id,
@@ -187,7 +221,7 @@ def ask(
 @click.argument("decision")
 @click.argument("rewards", nargs=-1, required=True, metavar="ARM=REWARD …")
 @click.option("--id", "observation_id", help="An id of your own for these rewards.")
-@_place
+@_storage_or_service
 @common_options
 @importing
 def tell(
@@ -195,34 +229,48 @@ def tell(
     decision: str,
     rewards: tuple[str, ...],
     observation_id: str | None,
+    storage: str,
+    token: str | None,
     as_json: bool,
-    **options: Any,
+    **_: Any,
 ) -> None:
-    """Tell BANDIT the rewards of a decision's arms."""
-    from .living import open_place, read_rewards
+    """Tell BANDIT the rewards of a decision's arms.
 
-    with open_place(options) as place:
-        is_new = place.load_bandit(bandit).tell(
-            decision, read_rewards(rewards), observation_id=observation_id
-        )
+    Rewards may come at any time, in parts and in any order. Repeating them changes nothing.
+    """
+    from .bandit_files import read_rewards
+    from .bandits import open_bandit
+
+    reward_by_arm = read_rewards(rewards)
+    with open_bandit(bandit, storage, token) as opened:
+        is_new = opened.tell(decision, reward_by_arm, observation_id=observation_id)
     if as_json:
         print_json({"new": is_new})
+    elif is_new:
+        say("Recorded.")
     else:
-        say("Learned." if is_new else "Known already: nothing changed.")
+        say("Recorded before; nothing changed.")
 
 
 @click.command()
 @click.argument("bandit")
 @click.argument("decision")
-@_place
+@_storage_or_service
 @common_options
 @importing
-def explain(bandit: str, decision: str, as_json: bool, **options: Any) -> None:
+def explain(
+    bandit: str,
+    decision: str,
+    storage: str,
+    token: str | None,
+    as_json: bool,
+    **_: Any,
+) -> None:
     """Explain why BANDIT decided as it did."""
-    from .living import explanation_json, open_place, print_explanation
+    from .bandits import explanation_json, open_bandit, print_explanation
 
-    with open_place(options) as place:
-        explanation = place.load_bandit(bandit).explain(decision)
+    with open_bandit(bandit, storage, token) as opened:
+        explanation = opened.explain(decision)
     if as_json:
         print_json(explanation_json(explanation))
     else:
@@ -231,20 +279,18 @@ def explain(bandit: str, decision: str, as_json: bool, **options: Any) -> None:
 
 @click.command()
 @click.argument("bandit")
-@click.option(
-    "--verify", is_flag=True, help="Decide everything again, and compare the decisions."
-)
+@click.option("--verify", is_flag=True, help="Decide everything again and compare.")
 @_storage
 @common_options
 @importing
 def replay(bandit: str, verify: bool, storage: str, quiet: bool, as_json: bool) -> None:
-    """Fold the journal of BANDIT from its first event, without a snapshot.
+    """Replay the journal of BANDIT from its first event.
 
-    With --verify it exits with 1 if a decision comes out differently.
+    With --verify, exits with 1 if a decision differs from the recorded one.
     """
-    from .living import print_replay, replay_journal
+    from .storages import print_replay, replay_journal
 
-    with progress_bar("events", quiet) as report:
+    with progress_bar(bandit, quiet, unit="events") as report:
         result = replay_journal(storage, bandit, verify, report)
     print_replay(result, verify, as_json)
 
@@ -259,17 +305,25 @@ def token() -> None:
 
 @token.command("create")
 @click.argument("name")
-@click.option("--tenant", default="", help="Whose bandits it opens; default: nobody's.")
+@click.option("--tenant", default="", help=_TENANT)
 @click.option("--scope", "scopes", multiple=True, help=_SCOPE)
 @_storage
 @common_options
 def token_create(
-    name: str, tenant: str, scopes: tuple[str, ...], as_json: bool, **options: Any
+    name: str,
+    tenant: str,
+    scopes: tuple[str, ...],
+    storage: str,
+    as_json: bool,
+    **_: Any,
 ) -> None:
-    """Create a token and print it. It is stored nowhere: keep it."""
-    from .living import create_token
+    """Create a token and print it.
 
-    secret = create_token(options["storage"], tenant, name, scopes)
+    The storage contains only its hash, so nobody can print it again.
+    """
+    from .storages import create_token
+
+    secret = create_token(storage, tenant, name, scopes)
     if as_json:
         print_json({"name": name, "tenant": tenant, "token": secret})
     else:
@@ -280,25 +334,28 @@ def token_create(
 @_storage
 @common_options
 def token_list(storage: str, as_json: bool, **_: Any) -> None:
-    """List all tokens, without what is secret."""
-    from .living import list_tokens
+    """List all tokens: tenant, name and scopes."""
+    from .storages import list_tokens
 
     rows = list_tokens(storage)
     if as_json:
         print_json({"tokens": rows})
         return
+    if not rows:
+        say("There are no tokens.")
     for row in rows:
-        say(f"{row['tenant'] or '-'}  {row['name']}  {' '.join(row['scopes'])}")
+        tenant = row["tenant"] or "-"
+        say(f"{tenant}  {row['name']}  {' '.join(row['scopes'])}")
 
 
 @token.command("remove")
 @click.argument("name")
-@click.option("--tenant", default="", help="Whose token it is.")
+@click.option("--tenant", default="", help="The tenant of the token; default: none.")
 @_storage
 @common_options
 def token_remove(name: str, tenant: str, storage: str, as_json: bool, **_: Any) -> None:
-    """Remove a token: it opens nothing from now on."""
-    from .living import remove_token
+    """Remove a token: it opens nothing any more."""
+    from .storages import remove_token
 
     remove_token(storage, tenant, name)
     if as_json:
@@ -319,8 +376,8 @@ def storage() -> None:
 @click.argument("url")
 @common_options
 def storage_check(url: str, as_json: bool, **_: Any) -> None:
-    """Look for damage in the storage URL. Exits with 1 if there is any."""
-    from .living import check_storage
+    """Check the storage URL for damage. Exits with 1 if there is any."""
+    from .storages import check_storage
 
     faults = check_storage(url)
     if as_json:
@@ -328,7 +385,7 @@ def storage_check(url: str, as_json: bool, **_: Any) -> None:
     else:
         say("\n".join(faults) or "No damage found.")
     if faults:
-        raise SystemExit(1)
+        sys.exit(1)
 
 
 @storage.command("backup")
@@ -337,7 +394,7 @@ def storage_check(url: str, as_json: bool, **_: Any) -> None:
 @common_options
 def storage_backup(url: str, file: Path, as_json: bool, **_: Any) -> None:
     """Copy the storage URL to FILE, which must not exist."""
-    from .living import back_up
+    from .storages import back_up
 
     back_up(url, file)
     if as_json:
@@ -350,15 +407,17 @@ def storage_backup(url: str, file: Path, as_json: bool, **_: Any) -> None:
 @click.argument("url")
 @common_options
 def storage_upgrade(url: str, as_json: bool, **_: Any) -> None:
-    """Bring the storage URL of an earlier version up to date. Make a backup first."""
-    from superarm.live import Storage
-    from superarm.live.journal import SCHEMA
+    """Bring the storage URL of an earlier version of superarm up to date.
 
-    Storage(url, upgrade=True).close()
+    Copy the file, or dump the database, first.
+    """
+    from .storages import upgrade_storage
+
+    schema = upgrade_storage(url)
     if as_json:
-        print_json({"schema": SCHEMA})
+        print_json({"schema": schema})
     else:
-        say(f"The storage has schema {SCHEMA}.")
+        say(f"The storage has schema {schema}.")
 
 
 COMMANDS = (serve, bandits, ask, tell, explain, replay, token, storage)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from typing import Any
 
 from superarm.core.errors import InputError, require_extra
-from superarm.live import Storage
 
+from .bandits import open_storage, usage_errors
 from .common import print_json, say
 
 _BACKLOG = 2048
@@ -30,10 +31,10 @@ def serve(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Serve bandits until somebody stops the process.
+    """Serve bandits until SIGINT or SIGTERM.
 
     Args:
-        storage: The URL of the storage.
+        storage: The URL of the storage, which is created if it does not exist.
         host: The address to listen on.
         port: The port to listen on; 0: any that is free.
         hosts: Further names by which clients address the service.
@@ -48,17 +49,18 @@ def serve(
     """
     uvicorn = require_extra("uvicorn", "serve")
     require_extra("fastapi", "serve")
+    require_extra("prometheus_client", "serve")
     from superarm.live.service import Limits, Settings, create_app
 
-    limits = Limits(
-        body_bytes=max_body,
-        arms=max_arms,
-        dimension=max_dimension,
-        requests_per_second=rate,
-        bandits=max_bandits,
-    )
-    with Storage(storage) as opened:
-        listener = _listen(host, port)
+    with usage_errors():
+        limits = Limits(
+            body_bytes=max_body,
+            arms=max_arms,
+            dimension=max_dimension,
+            requests_per_second=rate,
+            bandits=max_bandits,
+        )
+    with open_storage(storage, create=True) as opened, _listen(host, port) as listener:
         listened = _address(listener)
         settings = Settings(
             host=host,
@@ -67,33 +69,55 @@ def serve(
             address=address or listened,
             limits=limits,
         )
-        app = create_app(opened, settings)
-        if as_json:
-            print_json({"address": listened})
-        elif not quiet:
-            say(
-                f"superarm serves {opened.journal.url} at {listened}; stop it with Ctrl-C."
-            )
         config = uvicorn.Config(
-            app,
+            create_app(opened, settings),
             log_level="warning",
             access_log=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
-        uvicorn.Server(config).run(sockets=[listener])
+        server = uvicorn.Server(config)
+        _stop_on_signals(server)
+        if as_json:
+            print_json({"address": listened})
+        elif not quiet:
+            url = opened.journal.url  # without a password
+            say(f"superarm serves {url} at {listened}; stop it with Ctrl-C.")
+        server.run(sockets=[listener])
+
+
+def _stop_on_signals(server: Any) -> None:
+    """Stop the server on SIGINT and SIGTERM, and return from its ``run``.
+
+    uvicorn stops by itself, but then raises the signal again, which would end the process before the
+    storage is closed.
+    """
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    """A socket that accepts connections; they wait until the service has started."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.socket(family)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-        listener.listen(_BACKLOG)  # clients that connect at once wait
+        return _bind(socket.socket(family), host, port)
     except OSError as error:
         raise InputError(
-            f"{host} port {port} cannot be listened on: {error.strerror}; choose another --port"
+            f"cannot listen on {host} port {port}: {error.strerror}; choose another --host or --port"
         ) from None
+
+
+def _bind(listener: socket.socket, host: str, port: int) -> socket.socket:
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen()
+    except OSError:
+        listener.close()
+        raise
     return listener
 
 
