@@ -14,6 +14,7 @@ from superarm.live.access import Caller
 from superarm.live.storage import Storage
 
 from . import bodies
+from .description import bearer
 from .gate import Gate, RateLimit
 from .hub import Hub
 from .metrics import Metrics
@@ -69,6 +70,7 @@ def needs(scope: str) -> Callable[..., Caller]:
 
     def admit(
         service: ServiceDep,
+        _: Annotated[object, Depends(bearer)],  # for the OpenAPI document
         authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
     ) -> Caller:
         caller = service.gate.caller(authorization)
