@@ -145,7 +145,7 @@ async def stream_events(
     """The events of a bandit as server-sent events, and those to come unless `follow` is false."""
     found = await run_in_threadpool(service.hub.bandit, caller.tenant, bandit)
     last_id = request.headers.get("last-event-id", "")
-    if last_id.isdigit():
+    if last_id.isdecimal():
         after = int(last_id[:16])  # a browser continues where it was cut off
     events = _event_texts(found, request, after, follow)
     return _EventStream(events)
