@@ -520,7 +520,7 @@ def _error(status: int, detail: str) -> SuperarmError:
 def _pause_of(response: httpx.Response, pause: float) -> float:
     """Seconds to wait before the next attempt: what the service says, or ``pause``."""
     wanted = response.headers.get("retry-after", "")
-    return min(float(wanted), _LONGEST_PAUSE) if wanted.isdigit() else pause
+    return min(float(wanted), _LONGEST_PAUSE) if wanted.isdecimal() else pause
 
 
 def _answer(body: Mapping[str, Any]) -> Answer:

@@ -449,6 +449,15 @@ def test_tokens_open_what_their_scopes_say(storage: Storage) -> None:
         assert http.get("/healthz").status_code == 200
 
 
+def test_tokens_are_needed_from_the_first_one_on(http: httpx.Client) -> None:
+    body = {"name": "first", "scopes": list(ALL)}
+    created = http.post("/v1/tokens", json=body)
+    assert created.status_code == 201
+    assert "needs a token" in detail(http.get("/v1/bandits/menu"), 401)
+    headers = {"Authorization": f"Bearer {created.json()['token']}"}
+    assert http.get("/v1/bandits/menu", headers=headers).status_code == 200
+
+
 def test_tokens_are_created_listed_and_removed(storage: Storage) -> None:
     admin = add_token(storage, "acme", "admin", *ALL)
     other = add_token(storage, "other", "admin", *ALL)

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
 
 import anyio.to_thread
 from fastapi import FastAPI, Response
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import PlainTextResponse
 
-from superarm._version import __version__
 from superarm.live.storage import Storage
 
 from . import bandit_routes, batch_routes, bodies, decision_routes, token_routes
 from .context import Service, ServiceDep
+from .description import (
+    API_VERSION,
+    DESCRIPTION,
+    GUARD_PROBLEMS,
+    PROBLEMS,
+    Responses,
+    describe,
+    operation_id,
+)
 from .guard import Guard
 from .handover import Handover, connect_others
 from .metrics import Measured
-from .problems import MEDIA_TYPE, add_handlers
+from .problems import Refusal, add_handlers
 from .settings import Settings
 
 _THREADS = 256
 """Requests at a time: most of them wait for the disk."""
-_DESCRIPTION = """
-Bandits over combinations: **ask** which arms to choose, act, **tell** the rewards, perhaps a week later.
-What was acknowledged is durable. Repeating a request is harmless: it counts once.
-"""
-_ERRORS = {
-    status: {"model": bodies.Problem, "content": {MEDIA_TYPE: {}}}
-    for status in (401, 403, 404, 409, 413, 422, 429, 503)
-}
+_NOT_READY: Responses = {503: {"model": bodies.Problem}}
 
 
 def create_app(storage: Storage, settings: Settings | None = None) -> FastAPI:
@@ -59,26 +60,40 @@ def create_app(storage: Storage, settings: Settings | None = None) -> FastAPI:
             await others.aclose()
         await anyio.to_thread.run_sync(service.hub.stop)
 
-    app = FastAPI(
-        title="superarm",
-        version=__version__,
-        description=_DESCRIPTION,
-        lifespan=run,
-        docs_url=None,  # these pages load scripts from elsewhere
-        redoc_url=None,
-        responses=_ERRORS,  # type: ignore[arg-type]
-    )
+    app = app_without_storage(run)
     app.state.service = service
-    add_handlers(app)
     if owners is not None and others is not None:
         app.add_middleware(
             Handover, owners=owners, gate=service.gate, hub=service.hub, http=others
         )
     app.add_middleware(Measured, metrics=service.metrics)
     app.add_middleware(Guard, settings=chosen)
+    return app
+
+
+def app_without_storage(
+    lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
+) -> FastAPI:
+    """All routes, and the description of them. Only :func:`create_app` makes them work.
+
+    Args:
+        lifespan: What happens when the application starts and stops.
+    """
+    app = FastAPI(
+        title="superarm",
+        version=API_VERSION,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        docs_url=None,  # these pages load scripts from elsewhere
+        redoc_url=None,
+        generate_unique_id_function=operation_id,
+        responses=GUARD_PROBLEMS,
+    )
+    add_handlers(app)
     for part in (bandit_routes, batch_routes, decision_routes, token_routes):
-        app.include_router(part.router)
+        app.include_router(part.router, responses=PROBLEMS)
     _add_health(app)
+    describe(app)
     return app
 
 
@@ -88,23 +103,19 @@ def _add_health(app: FastAPI) -> None:
         """Whether the process answers."""
         return bodies.Health(status="ok")
 
-    @app.get("/readyz", tags=["health"])
-    def ready(service: ServiceDep) -> Response:
+    @app.get("/readyz", tags=["health"], responses=_NOT_READY)
+    def ready(service: ServiceDep) -> bodies.Health:
         """Whether the journals are replayed and the storage answers."""
         if not service.hub.ready:
-            return _health(
-                HTTPStatus.SERVICE_UNAVAILABLE, "journals are being replayed"
+            raise Refusal(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "journals are being replayed; try again soon",
+                {"Retry-After": "1"},
             )
         service.storage.journal.newest(1)  # raises if the storage does not answer
-        return _health(HTTPStatus.OK, None)
+        return bodies.Health(status="ok")
 
     @app.get("/metrics", tags=["health"], response_class=PlainTextResponse)
     def metrics(service: ServiceDep) -> Response:
         """Numbers for Prometheus."""
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
-
-
-def _health(status: HTTPStatus, detail: str | None) -> JSONResponse:
-    text = "ok" if status is HTTPStatus.OK else "starting"
-    body = bodies.Health(status=text, detail=detail)
-    return JSONResponse(body.model_dump(), status_code=status)

@@ -24,12 +24,17 @@ from .context import (
     from_request,
     one_id,
 )
+from .description import repeated
 from .plain import decision_body
 
 router = APIRouter(prefix="/v1/bandits", tags=["bandits"])
 
 
-@router.post("", status_code=HTTPStatus.CREATED)
+@router.post(
+    "",
+    status_code=HTTPStatus.CREATED,
+    responses=repeated(bodies.BanditDetails, "It exists, with the same spec."),
+)
 def create_bandit(
     body: bodies.NewBandit, service: ServiceDep, caller: Admin, response: Response
 ) -> bodies.BanditDetails:
@@ -128,7 +133,11 @@ def predict(
     return bodies.Prediction(arms=forecast.arms, mean=forecast.mean.tolist(), std=std)
 
 
-@router.post("/{bandit}/observations", status_code=HTTPStatus.CREATED)
+@router.post(
+    "/{bandit}/observations",
+    status_code=HTTPStatus.CREATED,
+    responses=repeated(bodies.Told, "These rewards were recorded before."),
+)
 def observe(
     bandit: str,
     body: bodies.Observe,

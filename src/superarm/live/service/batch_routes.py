@@ -26,17 +26,44 @@ from .problems import Refusal, problem_body, status_of
 router = APIRouter(prefix="/v1/bandits", tags=["bandits"])
 
 NDJSON = "application/x-ndjson"
+EVENT_STREAM = "text/event-stream"
 _MOST_LINES = 10_000
 _POLL_SECONDS = 0.2
 _KEEP_ALIVE_SECONDS = 15.0
 _EVENTS_TOGETHER = 500
+_EVENT_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string"},
+        "event": {"type": "string"},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+}
+
+
+class _Lines(Response):
+    """Lines of JSON."""
+
+    media_type = NDJSON
+
+
+class _EventStream(StreamingResponse):
+    """Server-sent events."""
+
+    media_type = EVENT_STREAM
 
 
 @router.post(
     "/{bandit}/observations/batch",
+    response_class=_Lines,
+    responses={
+        200: {
+            "description": "A line of JSON for each line: its status, and whether it is new.",
+            "content": {NDJSON: {"schema": {"type": "string"}}},
+        }
+    },
     openapi_extra={
         "requestBody": {
-            "required": True,
             "content": {
                 NDJSON: {
                     "schema": {
@@ -60,7 +87,7 @@ async def tell_batch(
     answer = await run_in_threadpool(
         lambda: _tell_lines(service.hub.bandit(caller.tenant, bandit), text)
     )
-    return Response(answer, media_type=NDJSON)
+    return _Lines(answer)
 
 
 def _tell_lines(bandit: Bandit, text: bytes) -> str:
@@ -97,7 +124,17 @@ def _line_answer(outcome: bool | SuperarmError) -> dict[str, Any]:
     return {"status": int(status), "new": outcome}
 
 
-@router.get("/{bandit}/events", response_class=StreamingResponse)
+@router.get(
+    "/{bandit}/events",
+    response_class=_EventStream,
+    responses={
+        200: {
+            "description": "Server-sent events: `id` is the number of the event, `event` its kind, "
+            "`data` the event as JSON.",
+            "content": {EVENT_STREAM: {"schema": _EVENT_SCHEMA}},
+        }
+    },
+)
 async def stream_events(
     bandit: str,
     request: Request,
@@ -109,10 +146,10 @@ async def stream_events(
     """The events of a bandit as server-sent events, and those to come unless `follow` is false."""
     found = await run_in_threadpool(service.hub.bandit, caller.tenant, bandit)
     last_id = request.headers.get("last-event-id", "")
-    if last_id.isdigit():
+    if last_id.isdecimal():
         after = int(last_id[:16])  # a browser continues where it was cut off
     events = _event_texts(found, request, after, follow)
-    return StreamingResponse(events, media_type="text/event-stream")
+    return _EventStream(events)
 
 
 async def _event_texts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -217,7 +217,7 @@ class NewToken(Body):
     """A token to create, for the tenant of the caller."""
 
     name: Name
-    scopes: list[str] = Field(description="Of read, ask, tell and admin.", min_length=1)
+    scopes: list[Literal["read", "ask", "tell", "admin"]] = Field(min_length=1)
 
 
 class Token(Body):
@@ -249,4 +249,3 @@ class Health(Body):
     """Whether the service works."""
 
     status: str
-    detail: str | None = None

@@ -15,6 +15,7 @@ from superarm.live.journal import Membership
 from superarm.live.storage import Storage
 
 from . import bodies
+from .description import bearer
 from .gate import Gate, RateLimit
 from .hub import Hub
 from .metrics import Metrics
@@ -75,6 +76,7 @@ def needs(scope: str) -> Callable[..., Caller]:
 
     def admit(
         service: ServiceDep,
+        _: Annotated[object, Depends(bearer)],  # for the OpenAPI document
         authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
     ) -> Caller:
         caller = service.gate.caller(authorization)

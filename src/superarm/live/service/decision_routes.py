@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 
 from . import bodies
 from .context import IdempotencyKey, Reader, ServiceDep, Teller, one_id
+from .description import repeated
 from .plain import details_body, explanation_body
 
 router = APIRouter(prefix="/v1/decisions", tags=["decisions"])
@@ -28,7 +29,11 @@ def show_decision(
     return details_body(found.name, found.decision(decision))
 
 
-@router.post("/{decision}/observations", status_code=HTTPStatus.CREATED)
+@router.post(
+    "/{decision}/observations",
+    status_code=HTTPStatus.CREATED,
+    responses=repeated(bodies.Told, "These rewards were recorded before."),
+)
 def tell(
     decision: str,
     body: bodies.Tell,

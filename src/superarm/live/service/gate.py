@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time as clock
 from http import HTTPStatus
 from threading import Lock
@@ -20,7 +21,7 @@ class Gate:
 
     Args:
         journal: Where the tokens are.
-        needs_token: Whether a request without a token is refused.
+        needs_token: Whether a request without a token is refused even if there are no tokens.
     """
 
     def __init__(self, journal: Journal, needs_token: bool) -> None:
@@ -28,6 +29,7 @@ class Gate:
         self._needs_token = needs_token
         self._lock = Lock()
         self._seen: dict[str, tuple[float, Caller]] = {}  # by hash, with the time
+        self._looked_for_tokens = -math.inf
 
     def caller(self, authorization: str | None) -> Caller:
         """Who sent a request.
@@ -35,7 +37,7 @@ class Gate:
         Args:
             authorization: The header ``Authorization``.
         """
-        if not self._needs_token:
+        if not self._are_tokens_needed():
             return ANYBODY
         if authorization is None or not authorization.lower().startswith(_BEARER):
             raise _unauthorized("this service needs a token: 'Authorization: Bearer …'")
@@ -53,10 +55,25 @@ class Gate:
             self._seen[token_hash] = (now, caller)
         return caller
 
+    def _are_tokens_needed(self) -> bool:
+        """Whether a token is needed: from the first one on that somebody creates."""
+        if self._needs_token:
+            return True
+        now = clock.monotonic()
+        with self._lock:
+            if now - self._looked_for_tokens < _CACHE_SECONDS:
+                return False
+        has_tokens = bool(self._journal.tokens())
+        with self._lock:
+            self._looked_for_tokens = now
+            self._needs_token = has_tokens
+        return has_tokens
+
     def forget(self) -> None:
-        """Look every token up again, because one may have been removed."""
+        """Look every token up again, because one may have been created or removed."""
         with self._lock:
             self._seen.clear()
+            self._looked_for_tokens = -math.inf
 
 
 def _unauthorized(detail: str) -> Refusal:

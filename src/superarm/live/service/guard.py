@@ -50,10 +50,10 @@ class Guard:
             )
             return HTTPStatus.MISDIRECTED_REQUEST, detail
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and _netloc(origin) != host:
             return HTTPStatus.FORBIDDEN, "requests of pages of other sites are refused"
         length = headers.get(b"content-length", "0")
-        if length.isdigit() and int(length[:20]) > self._most_bytes:
+        if length.isdecimal() and int(length[:20]) > self._most_bytes:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _too_large(self._most_bytes)
         return None
 
@@ -82,6 +82,14 @@ def _too_large(most_bytes: int) -> str:
 
 def _headers(scope: Scope) -> dict[bytes, str]:
     return {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def _netloc(origin: str) -> str | None:
+    """Host and port of an origin; ``None`` if it is no URL."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _without_port(host: str) -> str:

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from superarm.core.errors import (
     ConflictError,
@@ -131,12 +132,26 @@ def add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def answer_http(request: Request, error: HTTPException) -> JSONResponse:
-        return problem(error.status_code, str(error.detail), error.headers)
+        headers = error.headers
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            methods = _allowed_methods(app, request.url.path)
+            headers = {"Allow": ", ".join(methods)} if methods else headers
+        return problem(error.status_code, str(error.detail), headers)
 
     @app.exception_handler(Exception)
     async def answer_defect(request: Request, error: Exception) -> JSONResponse:
         detail = "a defect of superarm; the service's log has the details"
         return problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+
+
+def _allowed_methods(app: FastAPI, path: str) -> list[str]:
+    """The methods of a path. Several routes may share it, of which Starlette names one."""
+    methods: set[str] = set()
+    for template, operations in app.openapi()["paths"].items():
+        pattern, _, _ = compile_path(template)
+        if pattern.match(path):
+            methods |= {method.upper() for method in operations}
+    return sorted(methods)
 
 
 def _invalid(error: RequestValidationError) -> str:

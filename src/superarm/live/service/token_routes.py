@@ -22,6 +22,7 @@ def create_token(
     """Create a token. It is shown once and stored nowhere."""
     token, row = make_token(caller.tenant, body.name, body.scopes)
     service.storage.journal.add_token(row)
+    service.gate.forget()
     return bodies.Token(name=row.name, scopes=row.scopes.split(), token=token)
 
 
