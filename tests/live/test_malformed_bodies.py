@@ -38,8 +38,6 @@ class Route(NamedTuple):
     method: str
     path: str
     valid: Any
-    bandit: str
-    """The bandit that the route would change."""
 
 
 def routes(decision: dict[str, Any]) -> list[Route]:
@@ -53,23 +51,20 @@ def routes(decision: dict[str, Any]) -> list[Route]:
     other = "/v1/bandits/other"
     decided = f"/v1/decisions/{decision['id']}"
     return [
-        Route("POST", "/v1/bandits", {"name": "third", "spec": SPEC}, "menu"),
-        Route("PUT", f"{other}/spec", {"spec": spec}, "other"),
-        Route("PUT", f"{other}/arms", {"arms": MENU}, "other"),
-        Route("POST", f"{other}/refit", {}, "other"),
-        Route("POST", f"{menu}/decisions", {"arms": MENU, "time": 2.0}, "menu"),
-        Route("POST", f"{menu}/decisions", {"arms": TABLE}, "menu"),
-        Route("POST", f"{menu}/predict", {"arms": MENU, "time": 2.0}, "menu"),
-        Route("POST", f"{menu}/observations", history, "menu"),
-        Route("POST", f"{decided}/observations", told, "menu"),
-        Route("POST", f"{decided}/abandon", {}, "menu"),
+        Route("POST", "/v1/bandits", {"name": "third", "spec": SPEC}),
+        Route("PUT", f"{other}/spec", {"spec": spec}),
+        Route("PUT", f"{other}/arms", {"arms": MENU}),
+        Route("POST", f"{other}/refit", {}),
+        Route("POST", f"{menu}/decisions", {"arms": MENU, "time": 2.0}),
+        Route("POST", f"{menu}/decisions", {"arms": TABLE}),
+        Route("POST", f"{menu}/predict", {"arms": MENU, "time": 2.0}),
+        Route("POST", f"{menu}/observations", history),
+        Route("POST", f"{decided}/observations", told),
+        Route("POST", f"{decided}/abandon", {}),
         Route(
-            "POST",
-            f"{menu}/observations/batch",
-            {"decision": decision["id"], **told},
-            "menu",
+            "POST", f"{menu}/observations/batch", {"decision": decision["id"], **told}
         ),
-        Route("POST", "/v1/tokens", {"name": "ops", "scopes": ["read"]}, "menu"),
+        Route("POST", "/v1/tokens", {"name": "ops", "scopes": ["read"]}),
     ]
 
 
@@ -120,7 +115,6 @@ def send_malformed(storage: Storage, count: int) -> int:
             check_answer(answer, sent)
             if answer.is_error:
                 refused += 1
-                before[route.bandit] = bandits[route.bandit].seq
                 assert {name: each.seq for name, each in bandits.items()} == before
         for bandit in bandits.values():
             assert len(list(bandit.events())) == bandit.seq
