@@ -167,11 +167,13 @@ def kill_and_check(
     )
 
 
+@pytest.mark.slow
 def test_a_killed_service_loses_nothing(url: str, settle: Callable[[], None]) -> None:
     kill_and_check(url, settle, kills=2, clients=8)
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_a_service_killed_twenty_times_loses_nothing(
     url: str, settle: Callable[[], None]
 ) -> None:

@@ -94,6 +94,7 @@ def test_only_the_bandits_of_a_process_that_stops_move(storages: list[Storage]) 
 # --- handing over --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_requests_reach_the_owner_through_any_process(postgres_url: str) -> None:
     with ExitStack() as stack:
         addresses = []

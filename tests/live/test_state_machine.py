@@ -64,7 +64,14 @@ class DecisionModel:
     def status(self) -> Status:
         if self.abandoned:
             return Status.ABANDONED
-        return Status.PENDING if self.unseen else Status.REWARDED
+        if not self.unseen:
+            return Status.REWARDED
+        is_whole = self.unseen == set(self.chosen)
+        return Status.PENDING if is_whole else Status.PARTIAL
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in (Status.PENDING, Status.PARTIAL)
 
 
 class BanditMachine(RuleBasedStateMachine):
@@ -145,7 +152,7 @@ class BanditMachine(RuleBasedStateMachine):
         if key in self.told:
             self.tell_again(name, rewards, key, observation)
             return
-        in_time = known.status is Status.PENDING or not self.order_matters
+        in_time = known.is_open or not self.order_matters
         if not in_time or not set(arms) <= known.unseen:
             with pytest.raises(ConflictError):
                 self.bandit.tell(name, rewards, observation_id=observation)
@@ -190,7 +197,7 @@ class BanditMachine(RuleBasedStateMachine):
     def abandon(self, pick: int) -> None:
         name = self.pick(pick)
         known = self.decisions[name]
-        was_pending = known.status is Status.PENDING
+        was_pending = known.is_open
         assert self.bandit.abandon(name) == was_pending
         known.abandoned |= was_pending
         self.events += was_pending
@@ -242,11 +249,7 @@ class BanditMachine(RuleBasedStateMachine):
         return names[number % len(names)]
 
     def pending(self) -> list[str]:
-        return [
-            name
-            for name, known in self.decisions.items()
-            if known.status is Status.PENDING
-        ]
+        return [name for name, known in self.decisions.items() if known.is_open]
 
     @invariant()
     def agrees_with_the_model(self) -> None:
@@ -257,7 +260,7 @@ class BanditMachine(RuleBasedStateMachine):
         for name, known in list(self.decisions.items())[-5:]:
             recorded = self.bandit.decision(name)
             assert recorded.status is known.status
-            awaited = known.unseen if known.status is Status.PENDING else set()
+            awaited = known.unseen if known.is_open else set()
             assert set(recorded.awaiting) == awaited
 
     def teardown(self) -> None:
@@ -345,7 +348,7 @@ class OrderedMachine(BanditMachine):
         return policy_with(SparseVariational(KERNEL, noise_variance=0.01))
 
 
-SMALL = settings(max_examples=6, stateful_step_count=20)
+SMALL = settings(max_examples=3, stateful_step_count=15)
 LARGE = settings(max_examples=100, stateful_step_count=60)
 
 
