@@ -140,6 +140,7 @@ def test_malformed_bodies_are_refused_without_a_trace(url: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_ten_thousand_malformed_bodies(url: str) -> None:
     with Storage(url) as storage:
         assert send_malformed(storage, 10_000) > 5000

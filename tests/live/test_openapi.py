@@ -222,7 +222,8 @@ def test_answers_conform_to_the_document(tmp_path: Path, known: bool) -> None:
     assert "Selected: 22/22" in report
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("known", [False, True])
 def test_many_answers_conform_to_the_document(tmp_path: Path, known: bool) -> None:
     pytest.importorskip("schemathesis", reason="schemathesis is not installed")

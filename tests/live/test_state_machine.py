@@ -365,6 +365,7 @@ def test_a_bandit_agrees_with_a_model(machine: type[BanditMachine]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("machine", [BanditMachine, OrderedMachine])
 def test_a_bandit_agrees_with_a_model_for_long(machine: type[BanditMachine]) -> None:
     run(machine, LARGE)

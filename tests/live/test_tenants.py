@@ -177,6 +177,7 @@ def test_tenants_see_nothing_of_each_other(url: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_tenants_see_nothing_of_each_other_for_long(tmp_path: Path) -> None:
     with Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as storage:
         assert hammer(storage, rounds=400) == 400 * 17
