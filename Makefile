@@ -12,7 +12,7 @@ SHORT = tests/kernels tests/posteriors tests/states tests/policies/test_tabled.p
 	tests/lab/simulation tests/core/test_linalg.py tests/lab/experiments/test_plans.py \
 	tests/cli/test_resume.py tests/roads/posterior
 
-.PHONY: help demo test slow all check core kernels oldest bench torch sumo clean
+.PHONY: help demo test slow full all check core kernels oldest bench torch sumo postgres clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +24,10 @@ test: $(VENV)/.dev ## the default tests, within three minutes on two idle cores
 	$(BIN)/python -m pytest -q -n auto -m "not slow and not thorough" --doctest-modules
 
 slow: $(VENV)/.dev ## the longer proofs, the guide and the notebooks
-	$(BIN)/python -m pytest -q -n auto -m "slow or thorough"
+	$(BIN)/python -m pytest -q -n auto -m "(slow or thorough) and not full"
+
+full: $(VENV)/.dev ## kills and faults of live bandits at full size, many minutes
+	$(BIN)/python -m pytest -q -rP -m full
 
 # A short form of the tests under the BLAS of other processors: two that this one can run.
 kernels: $(VENV)/.dev ## a short form of the tests with other processors' BLAS
@@ -39,7 +42,7 @@ oldest: ## the same with the oldest versions that pyproject.toml allows
 	$(VENV)-oldest/bin/python -m pip --disable-pip-version-check install --quiet \
 		--constraint $(VENV)-oldest/constraints.txt --editable '.[test,cluster]'
 	$(VENV)-oldest/bin/python -m pytest -q -n auto -m "not slow" -W ignore::DeprecationWarning \
-		$(SHORT) tests/lab/test_figures.py
+		$(SHORT) tests/lab/test_figures.py tests/live/test_service.py tests/live/test_client.py
 
 # The wheel by itself, without any extra: it must answer, run and draw.
 core: ## the wheel without any extra: doctor, demo and a run
@@ -54,7 +57,7 @@ check: $(VENV)/.dev ## ruff, mypy (strict) and the import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-all: test slow kernels oldest core check ## everything that CI runs, without torch and SUMO
+all: test slow kernels oldest core check ## everything that CI runs, without torch, SUMO and PostgreSQL
 
 # The peers of the benchmarks. torch comes first and by version: a bare "torch" pulls in CUDA.
 torch: $(VENV)/.dev ## add torch, GPyTorch and BoTorch to .venv
@@ -64,6 +67,12 @@ torch: $(VENV)/.dev ## add torch, GPyTorch and BoTorch to .venv
 # The traffic simulator, about 770 MB.
 sumo: $(VENV)/.dev ## add the traffic simulator to .venv, about 770 MB
 	$(PIP) --editable '.[sumo]'
+
+# The tests start a server of their own; Debian's package has the programs.
+postgres: $(VENV)/.dev ## add PostgreSQL: its driver to .venv, and Debian's package
+	command -v initdb || ls /usr/lib/postgresql/*/bin/initdb || { apt-get update --quiet && \
+		DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends postgresql; }
+	$(PIP) --editable '.[postgres]'
 
 bench: $(VENV)/.dev ## compare speed with other libraries
 	$(BIN)/python -m bench streaming

@@ -11,11 +11,10 @@ project = tomllib.loads(
     (Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8")
 )["project"]
 extras = project["optional-dependencies"]
-lines = sum(
-    (extras[name] for name in ("fast", "cluster", "test")),
-    project["dependencies"],
-)
+names = ("fast", "cluster", "serve", "client", "postgres", "test")
+lines = sum((extras[name] for name in names), project["dependencies"])
 for line in lines:
     if not line.startswith("superarm["):
-        name, version = re.fullmatch(r"([\w-]+)>=([\d.]+)", line).groups()
+        pattern = r"([\w-]+)(?:\[\w+\])?>=([\d.]+)"  # constraints have no extras
+        name, version = re.fullmatch(pattern, line).groups()
         print(f"{name}=={version}")

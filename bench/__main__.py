@@ -17,7 +17,8 @@ for _name in ("OPENBLAS", "OMP", "MKL", "BLIS", "VECLIB_MAXIMUM", "NUMEXPR", "NU
     ] = "1"
 
 SUITES = (
-    "hand", "streaming", "finite", "network", "combinatorial", "drift", "movement", "threads", "startup"
+    "hand", "streaming", "finite", "network", "combinatorial", "drift", "movement", "threads", "startup",
+    "service",
 )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from ._version import __version__ as __version__
 if (
     TYPE_CHECKING
 ):  # what editors and type checkers see; a test compares it with what there is
+    from . import client as client
     from . import core as core
     from . import kernels as kernels
     from . import lab as lab
@@ -67,6 +68,7 @@ _HOMES = {
 __all__ = sorted(["__version__", *_HOMES])  # noqa: PLE0605
 _ROOMS = (
     "cli",
+    "client",
     "core",
     "kernels",
     "lab",

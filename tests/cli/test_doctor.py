@@ -119,12 +119,16 @@ except SystemExit as end:
 """
 
 
-@pytest.mark.parametrize("words", ['"--help"', '"run", "--help"'])
-def test_help_loads_no_scipy(words: str) -> None:
+LARGE = {"scipy", "numpy", "rich", "fastapi", "httpx", "uvicorn", "sqlite3", "psycopg"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    ['"--help"', '"run", "--help"', '"serve", "--help"', '"ask", "--help"'],
+)
+def test_help_loads_no_large_package(words: str) -> None:
     modules = loaded(HELP.format(words=words))
-    assert not {
-        name for name in modules if name.partition(".")[0] in ("scipy", "numpy", "rich")
-    }
+    assert not {name.partition(".")[0] for name in modules} & LARGE
 
 
 def test_blas_is_held_to_one_thread() -> None:
@@ -162,6 +166,23 @@ def test_doctor(cli: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     assert cli("doctor").code == 1
     broken = cli("doctor", "--json")
     assert (broken.code, json.loads(broken.out)["sound"]) == (1, False)
+
+
+@pytest.mark.parametrize("version", ["3.40.1", "3.51.2", "3.51.3", "4.0.0"])
+def test_doctor_names_releases_of_sqlite_that_can_corrupt_a_wal(
+    cli: Command, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    numbers = tuple(map(int, version.split(".")))
+    monkeypatch.setattr("sqlite3.sqlite_version", version)
+    monkeypatch.setattr("sqlite3.sqlite_version_info", numbers)
+    report = cli("doctor", "--json").json()
+    assert report["sqlite"] == version
+    text = cli("doctor").out
+    assert f"  SQLite {version}\n" in text
+    note = "can corrupt a WAL that two connections write; superarm writes with one."
+    is_old = version in ("3.40.1", "3.51.2")
+    assert (note in text) == is_old
+    assert [note in line for line in report["notes"]] == [True] * is_old
 
 
 # --- data --------------------------------------------------------------------------------

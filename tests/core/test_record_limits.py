@@ -45,7 +45,7 @@ def test_numbers_of_roads_fit_32_bits(number: int) -> None:
 
 
 def test_covariance_without_variance_is_refused() -> None:
-    with pytest.raises(NotPositiveDefiniteError, match="largest variance 0"):
+    with pytest.raises(NotPositiveDefiniteError, match="must be positive, got 0"):
         psd_root(np.array([[0.0, 1.0], [1.0, 0.0]]))
     root = psd_root(np.zeros((2, 2)))
     assert root.root.shape == (2, 0)

@@ -82,7 +82,7 @@ class Undefined:
 
 def test_prior_that_is_not_finite_is_refused() -> None:
     """Not every LAPACK reports NaN: some return a factor of NaN and no error."""
-    with pytest.raises(NotPositiveDefiniteError, match="largest variance nan"):
+    with pytest.raises(NotPositiveDefiniteError, match="must be positive, got nan"):
         DenseRoot(Undefined(), ARMS)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tampering import tamper
 
 from superarm.core.errors import ConflictError, InputError, UnknownArmError
 from superarm.core.registry import spec_of
@@ -37,8 +38,8 @@ def policy(**changes: Any) -> IndexPolicy:
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Iterator[Storage]:
-    with Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as opened:
+def storage(url: str) -> Iterator[Storage]:
+    with Storage(url) as opened:
         yield opened
 
 
@@ -271,8 +272,9 @@ def test_refit_raises_the_likelihood_of_what_was_told(bandit: Bandit) -> None:
         rows, dict(enumerate((wave + 0.01 * rng.standard_normal(40)).tolist()))
     )
     before = np.abs(bandit.predict(rows).mean - wave).max()
-    result = bandit.refit()
-    assert result.kernel.lengthscale > 0.3
+    refit = bandit.refit()
+    assert refit.spec.policy["posterior"]["kernel"]["lengthscale"] > 0.3
+    assert bandit.spec.as_json() == refit.spec.as_json()
     assert np.abs(bandit.predict(rows).mean - wave).max() < before
     answer = bandit.ask(MENU)
     bandit.tell(answer, dict.fromkeys(answer.arms, 0.5))
@@ -352,8 +354,7 @@ def test_explain_without_an_alternative_has_no_runner_up(storage: Storage) -> No
 
 
 @pytest.mark.parametrize("rule", [UCB(schedule=Fixed(value=2.0)), Thompson()])
-def test_a_restart_changes_nothing(rule: Any, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'a.db'}"
+def test_a_restart_changes_nothing(rule: Any, url: str, tmp_path: Path) -> None:
     bandit = create_bandit("menu", spec=policy(rule=rule), storage=Storage(url))
     twin = create_bandit(
         "menu",
@@ -400,17 +401,17 @@ def test_replay_decides_everything_again(rule: Any, storage: Storage) -> None:
 
 def test_replay_names_a_decision_that_was_changed(bandit: Bandit) -> None:
     bandit.ask(MENU, decision_id="d")
-    journal: Any = bandit.storage.journal
-    event = journal.event(1, "decision/d")
+    event = bandit.storage.journal.event(1, "decision/d")
+    assert event is not None
     asked = Fold.load(bandit._log).asked(event)
     (other,) = {0, 1, 2} - set(asked.decision.positions.tolist())
     positions = np.array([asked.decision.positions[0], other])
     changed = replace(asked.decision, positions=positions, carry=None)
     body = dict(event.body)
     body["decision"] = to_json(changed)
-    journal._connection.execute(
-        "UPDATE events SET body = ? WHERE seq = 2", (encode_body(body),)
-    )
+    # As a text of SQL, in which quotes are doubled.
+    text = encode_body(body).replace("'", "''")
+    tamper(bandit.storage.url, f"UPDATE events SET body = '{text}' WHERE seq = 2")
     replay = load_bandit("menu", storage=bandit.storage).verify()
     assert not replay.same
     assert "event 2, decision 'd'" in replay.differences[0]
@@ -446,8 +447,7 @@ def test_a_damaged_snapshot_is_ignored(bandit: Bandit) -> None:
     bandit.tell(answer, {answer.arms[0]: 0.5})
     before = bandit.predict(MENU)
     bandit.save_snapshot()
-    journal: Any = bandit.storage.journal
-    journal._connection.execute("UPDATE snapshots SET bytes = x'00'")
+    tamper(bandit.storage.url, "UPDATE snapshots SET bytes = (SELECT bytes FROM blobs)")
     bandit = reopened(bandit)
     np.testing.assert_array_equal(bandit.predict(MENU).mean, before.mean)
     bandit.storage.close()
@@ -486,9 +486,13 @@ def test_names_are_unique(bandit: Bandit) -> None:
         load_bandit("other", storage=storage)
 
 
-def test_a_second_owner_is_refused(bandit: Bandit) -> None:
-    with pytest.raises(ConflictError, match="another process uses"):
-        Storage(bandit.storage.url)
+def test_a_second_owner_of_a_file_is_refused(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'bandits.db'}"
+    with (
+        Storage(url),
+        pytest.raises(ConflictError, match="another process uses"),
+    ):
+        Storage(url)
 
 
 def test_spec_as_json_builds_the_same_bandit(storage: Storage) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from threading import Event, Thread
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
 import pytest
+from postgres_cluster import Cluster
 
-from superarm.core import Arms
+from superarm.core import Arms, Decision, Offer
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, Storage, create_bandit, load_bandit
 from superarm.live.events import Kind
@@ -36,8 +39,8 @@ def policy() -> IndexPolicy:
 
 
 @pytest.fixture
-def bandit(tmp_path: Path) -> Iterator[Bandit]:
-    with Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as storage:
+def bandit(url: str) -> Iterator[Bandit]:
+    with Storage(url) as storage:
         yield create_bandit("menu", spec=policy(), storage=storage)
 
 
@@ -61,6 +64,80 @@ def test_a_failed_commit_is_not_acknowledged_and_leaves_no_trace(
     assert bandit.pending == [answer.id]
     assert bandit.tell(answer, {answer.arms[0]: 1.0})
     assert bandit.verify().same
+
+
+# --- repetitions while the first is being stored -------------------------------------------
+
+
+class HeldJournal:
+    """A journal whose next appends wait, and then succeed or fail."""
+
+    def __init__(self, bandit: Bandit) -> None:
+        self.release = Event()
+        self.failure: StorageError | None = None
+        self._append = bandit.storage.journal.append
+        bandit.storage.journal.append = self.append  # type: ignore[method-assign]
+
+    def append(self, appends: Sequence[Append]) -> None:
+        assert self.release.wait(timeout=30)
+        if self.failure is not None:
+            raise self.failure
+        self._append(appends)
+
+
+def test_a_repetition_is_acknowledged_when_the_first_is_durable(bandit: Bandit) -> None:
+    held = HeldJournal(bandit)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(bandit.ask, MENU, decision_id="x")
+        second = threads.submit(bandit.ask, MENU, decision_id="x")
+        finished, _ = wait([first, second], timeout=0.3)
+        assert not finished
+        held.release.set()
+        assert first.result(30).arms == second.result(30).arms
+    assert bandit.pending == ["x"]
+
+
+def test_a_decision_that_rests_on_what_was_not_stored_fails(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first ask fails while the second decides, with the first among the pending ones."""
+    held = HeldJournal(bandit)
+    held.failure = StorageError("the disk is full")
+    decide = Fold.decide
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(bandit.ask, MENU, decision_id="x")
+        while bandit.pending != ["x"]:
+            pass
+
+        def decide_late(fold: Fold, offer: Offer) -> Decision:
+            assert list(fold.open) == ["x"]
+            held.release.set()
+            assert isinstance(first.exception(30), StorageError)
+            held.failure = None
+            return decide(fold, offer)
+
+        monkeypatch.setattr(Fold, "decide", decide_late)
+        with pytest.raises(StorageError, match="disk is full"):
+            bandit.ask(MENU, decision_id="y")
+    monkeypatch.undo()
+    assert bandit.pending == []
+    assert bandit.ask(MENU, decision_id="y").id == "y"
+    assert bandit.verify().same
+
+
+def test_a_repetition_fails_if_the_first_is_not_stored(bandit: Bandit) -> None:
+    held = HeldJournal(bandit)
+    held.failure = StorageError("the disk is full")
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(bandit.ask, MENU, decision_id="x")
+        second = threads.submit(bandit.ask, MENU, decision_id="x")
+        held.release.set()
+        for asked in (first, second):
+            with pytest.raises(StorageError, match="disk is full"):
+                asked.result(30)
+    assert bandit.pending == []
+    held.failure = None
+    assert bandit.ask(MENU, decision_id="x").id == "x"
 
 
 def test_threads_share_a_bandit(bandit: Bandit) -> None:
@@ -98,9 +175,10 @@ def test_the_same_request_from_many_threads_counts_once(bandit: Bandit) -> None:
 
 CLIENTS = textwrap.dedent(
     """
-    import sys, threading
+    import sys, threading, time
     sys.path[:0] = sys.argv[3:]
     from superarm.live import Storage, load_bandit
+    from superarm.live.journal import StaleOwnerError
 
     menu = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7], "tea": [0.9, 0.1]}
     life = sys.argv[2]
@@ -111,15 +189,23 @@ CLIENTS = textwrap.dedent(
         with lock:
             print(*words, flush=True)
 
+    def insist(request):
+        while True:
+            try:
+                return request()
+            except StaleOwnerError:
+                # PostgreSQL still committed what the killed process had sent.
+                time.sleep(0.01)
+
     def loop(client):
         number = 0
         while True:
             number += 1
             name = f"{life}-{client}-{number}"
-            answer = bandit.ask(menu, decision_id=name)
+            answer = insist(lambda: bandit.ask(menu, decision_id=name))
             acknowledge("ask", name, answer.arms[0])
             reward = (client * 7 + number) % 11 / 10
-            bandit.tell(answer, {answer.arms[0]: reward})
+            insist(lambda: bandit.tell(answer, {answer.arms[0]: reward}))
             acknowledge("tell", name, reward)
 
     for client in range(CLIENTS):
@@ -128,9 +214,8 @@ CLIENTS = textwrap.dedent(
 )
 
 
-def kill_repeatedly(path: Path, kills: int, clients: int) -> dict[str, Any]:
+def kill_repeatedly(url: str, kills: int, clients: int) -> dict[str, Any]:
     """Kill a process under load; return what it had acknowledged, by kind and decision."""
-    url = f"sqlite:///{path}"
     with Storage(url) as storage:
         create_bandit("menu", spec=policy(), storage=storage)
     acknowledged: dict[str, Any] = {}
@@ -152,9 +237,10 @@ def kill_repeatedly(path: Path, kills: int, clients: int) -> dict[str, Any]:
     return acknowledged
 
 
-def check_after_kills(path: Path, acknowledged: dict[str, Any]) -> None:
+def check_after_faults(url: str, acknowledged: dict[str, Any]) -> None:
     """Nothing acknowledged is lost or doubled, and a replay decides alike."""
-    with Storage(f"sqlite:///{path}") as storage:
+    with Storage(url) as storage:
+        assert storage.journal.check() == []
         bandit = load_bandit("menu", storage=storage)
         events = list(storage.journal.events(1))
         observed = [event for event in events if event.kind is Kind.OBSERVED]
@@ -181,18 +267,118 @@ def check_after_kills(path: Path, acknowledged: dict[str, Any]) -> None:
         np.testing.assert_allclose(bandit.predict(MENU).mean, means, atol=1e-9)
 
 
+@pytest.fixture
+def settle(url: str, request: pytest.FixtureRequest) -> Callable[[], None]:
+    """Waits until the database has finished what killed processes had sent."""
+    if url.startswith("sqlite:"):
+        return lambda: None
+    running: Cluster = request.getfixturevalue("cluster")
+    return running.wait_until_unused
+
+
 def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
-    tmp_path: Path,
+    url: str, settle: Callable[[], None]
 ) -> None:
-    path = tmp_path / "bandits.db"
-    acknowledged = kill_repeatedly(path, kills=2, clients=8)
+    acknowledged = kill_repeatedly(url, kills=2, clients=8)
     assert len(acknowledged) >= 2 * 4 * 8
-    check_after_kills(path, acknowledged)
+    settle()
+    check_after_faults(url, acknowledged)
 
 
 @pytest.mark.slow
-def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "bandits.db"
-    acknowledged = kill_repeatedly(path, kills=20, clients=32)
+@pytest.mark.full
+def test_twenty_kills_lose_nothing(url: str, settle: Callable[[], None]) -> None:
+    acknowledged = kill_repeatedly(url, kills=20, clients=32)
     assert len(acknowledged) >= 20 * 4 * 32
-    check_after_kills(path, acknowledged)
+    settle()
+    check_after_faults(url, acknowledged)
+
+
+# --- a database that restarts --------------------------------------------------------------
+
+
+class Clients:
+    """Threads that ask and tell until they are stopped, and repeat what failed.
+
+    Args:
+        bandit: The bandit that they use.
+        count: How many there are.
+    """
+
+    def __init__(self, bandit: Bandit, count: int) -> None:
+        self.acknowledged: dict[str, Any] = {}
+        self.failures: list[Exception] = []
+        self._bandit = bandit
+        self._stopping = Event()
+        self._threads = [
+            Thread(target=self._loop, args=(client,)) for client in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def wait_for(self, more: int) -> None:
+        """Wait until they have got some more acknowledgements."""
+        enough = len(self.acknowledged) + more
+        end = monotonic() + 60.0
+        while len(self.acknowledged) < enough:
+            assert monotonic() < end, self.failures[-1:]
+            sleep(0.01)
+
+    def stop(self) -> None:
+        """Let each finish its round."""
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _loop(self, client: int) -> None:
+        number = 0
+        while not self._stopping.is_set():
+            number += 1
+            name = f"{client}-{number}"
+            answer = self._insist(self._bandit.ask, MENU, decision_id=name)
+            self.acknowledged[f"ask {name}"] = answer.arms[0]
+            reward = (client * 7 + number) % 11 / 10
+            self._insist(self._bandit.tell, answer, {answer.arms[0]: reward})
+            self.acknowledged[f"tell {name}"] = reward
+
+    def _insist(self, request: Callable[..., Any], *values: Any, **options: Any) -> Any:
+        while True:
+            try:
+                return request(*values, **options)
+            except Exception as error:
+                self.failures.append(error)
+                sleep(0.01)
+
+
+def restart_repeatedly(cluster: Cluster, url: str, restarts: int, clients: int) -> int:
+    """Crash the server while clients ask and tell; how many acknowledgements there were."""
+    with Storage(url) as storage:
+        bandit = create_bandit("menu", spec=policy(), storage=storage)
+        working = Clients(bandit, clients)
+        try:
+            for _ in range(restarts):
+                working.wait_for(4 * clients)
+                cluster.restart()
+            working.wait_for(4 * clients)
+        finally:
+            working.stop()
+        assert working.failures
+        assert {type(failure) for failure in working.failures} == {StorageError}
+    check_after_faults(url, working.acknowledged)
+    return len(working.acknowledged)
+
+
+def test_nothing_acknowledged_is_lost_when_postgres_restarts(
+    cluster: Cluster, postgres_url: str
+) -> None:
+    acknowledged = restart_repeatedly(cluster, postgres_url, restarts=2, clients=8)
+    assert acknowledged >= 3 * 4 * 8
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_ten_restarts_of_postgres_lose_nothing(
+    cluster: Cluster, postgres_url: str
+) -> None:
+    acknowledged = restart_repeatedly(cluster, postgres_url, restarts=10, clients=32)
+    assert acknowledged >= 11 * 4 * 32

@@ -182,7 +182,9 @@ def test_the_column_of_ids_survives_a_restart(storage: Storage) -> None:
 def test_flags_are_no_ids(storage: Storage) -> None:
     """True equals 1, and would be read back from JSON as another id."""
     bandit = create(storage, StreamingGP(KERNEL, 0.01))
-    with pytest.raises(InputError, match="arm id True must be text or a whole number"):
+    with pytest.raises(
+        InputError, match="arm id must be text or a whole number, got True"
+    ):
         bandit.ask({True: [0.1, 0.2], "b": [0.3, 0.4]})
     with pytest.raises(InputError, match="must be text or a whole number"):
         bandit.ask({0.5: [0.1, 0.2]})

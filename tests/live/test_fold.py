@@ -207,7 +207,7 @@ def test_an_arm_is_told_once_also_while_its_reward_waits(storage: Storage) -> No
     third = bandit.ask(MENU)
     arm = third.arms[0]
     bandit.tell(third, {arm: 1.0}, observation_id="a")
-    with pytest.raises(ConflictError, match="was told before"):
+    with pytest.raises(ConflictError, match="is already recorded"):
         bandit.tell(third, {arm: 1.0}, observation_id="b")
     for answer in (first, second):
         bandit.tell(answer, {answer.arms[0]: 0.5})
@@ -274,9 +274,9 @@ def test_history_counts_at_its_own_time(storage: Storage) -> None:
 def test_ids_are_short_printable_text(storage: Storage, bad: Any) -> None:
     bandit = create_bandit("menu", spec=policy(), storage=storage)
     answer = bandit.ask(MENU, decision_id="x" * 200)
-    with pytest.raises(InputError, match="the id"):
+    with pytest.raises(InputError, match="an id must be"):
         bandit.tell(bad, {answer.arms[0]: 1.0})
     if bad is not None:  # an id of the bandit's own
-        with pytest.raises(InputError, match="the id"):
+        with pytest.raises(InputError, match="an id must be"):
             bandit.ask(MENU, decision_id=bad)
     assert bandit.pending == [answer.id]

@@ -54,7 +54,7 @@ def change(path: Path, statement: str) -> None:
 def test_events_are_read_page_by_page(
     journal: SQLiteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("superarm.live.sqlite_journal._PAGE", 3)
+    monkeypatch.setattr("superarm.live.sql_journal._PAGE", 3)
     bandit = bandit_of(journal)
     journal.append([Append(bandit, [event(seq) for seq in range(2, 8)])])
     assert [item.seq for item in journal.events(bandit)] == [1, 2, 3, 4, 5, 6, 7]
@@ -197,3 +197,18 @@ def test_a_closed_storage_accepts_nothing(tmp_path: Path) -> None:
     storage.close()  # closing twice does no harm
     with pytest.raises(StorageError, match="closed"):
         storage.commits.submit(Append(1, []))
+
+
+def test_a_relative_url_means_the_file_in_the_present_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    first = open_storage("sqlite:///bandits.db")
+    assert open_storage(f"sqlite:///{tmp_path}/bandits.db") is first
+    monkeypatch.chdir(tmp_path / "other")
+    second = open_storage("sqlite:///bandits.db")
+    assert second is not first
+    assert open_storage("sqlite:///../bandits.db") is first
+    first.close()
+    second.close()

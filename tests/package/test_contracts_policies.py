@@ -10,7 +10,7 @@ import pytest
 from superarm.core import Arms, Offer, Policy, Problem, registry
 from superarm.kernels import Matern
 from superarm.oracles import TopK
-from superarm.policies import IndexPolicy
+from superarm.policies import Exploring, IndexPolicy
 from superarm.posteriors import StreamingGP
 from superarm.rules import UCB, Fixed
 from superarm.testing import PolicyContract, ProblemContract
@@ -232,3 +232,19 @@ class TestCostPolicy(PolicyContract):
         return Offer(
             step=step, arms=Arms.numbered(np.random.default_rng(step).random((6, 2)))
         )
+
+
+class TestExploringPolicy(PolicyContract):
+    """Some rounds are at random."""
+
+    def make_policy(self) -> Policy:
+        policy = IndexPolicy(
+            posterior=StreamingGP(ROUGH, 0.1),
+            rule=UCB(schedule=Fixed(value=2.0)),
+            oracle=TopK(k=2),
+        )
+        return Exploring(policy=policy, epsilon=0.5)
+
+    def make_offer(self, step: int) -> Offer:
+        features = np.random.default_rng(step).random((6, 2))
+        return Offer(step=step, arms=Arms.numbered(features))

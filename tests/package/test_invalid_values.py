@@ -36,6 +36,7 @@ from superarm.policies import (
 )
 from superarm.policies.discretised import GrowingGrid
 from superarm.policies.exp3 import Exp3
+from superarm.policies.exploring import Exploring
 from superarm.policies.scores import Uniform
 from superarm.posteriors import (
     ChangeDetecting,
@@ -181,6 +182,9 @@ PARTS: dict[str, Callable[[], Any]] = {
     "index": lambda: policy_of(StreamingGP(ROUGH, 0.1)),
     "score": lambda: ScorePolicy(score=Uniform(), oracle=TopK(k=2)),
     "exp3": lambda: Exp3(arms=FEATURES, block=5, low=0.0, high=1.0),
+    "exploring": lambda: Exploring(
+        policy=policy_of(StreamingGP(ROUGH, 0.1)), epsilon=0.5
+    ),
     "adaptive-tree": lambda: AdaptiveTree(oracle=TopK(k=2), horizon=50),
     "hypercubes": lambda: Hypercubes(oracle=TopK(k=2), horizon=50),
     "tree-index": lambda: TreeIndexPolicy(
@@ -320,7 +324,16 @@ def test_oracles_reject_invalid_calls(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["index", "score", "exp3", "adaptive-tree", "hypercubes", "tree-index"]
+    "name",
+    [
+        "index",
+        "score",
+        "exp3",
+        "exploring",
+        "adaptive-tree",
+        "hypercubes",
+        "tree-index",
+    ],
 )
 def test_policies_reject_invalid_calls(name: str) -> None:
     policy = PARTS[name]()

@@ -80,7 +80,7 @@ from superarm.oracles import (
     Trip,
     Weights,
 )
-from superarm.policies import TreeScorePolicy, wrapped
+from superarm.policies import Exploring, TreeScorePolicy, wrapped
 from superarm.policies.scores import Stay
 from superarm.posteriors import (
     ChangeDetecting,
@@ -493,6 +493,12 @@ POLICIES: dict[str, PolicyCase] = {
             score=Stay(), metric=MatrixMetric(distances=APART)
         ),
         offer=episodes,
+    ),
+    "exploring": PolicyCase(
+        make=lambda: Exploring(
+            policy=build("policy", "gp-ucb-bayesian", model=FIXED), epsilon=0.5
+        ),
+        offer=fixed,
     ),
     # Posteriors that wrap others.
     "wrapped": PolicyCase(

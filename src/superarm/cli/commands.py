@@ -19,6 +19,7 @@ from .common import (
     say,
     seeded,
 )
+from .live_commands import COMMANDS as LIVE_COMMANDS
 
 _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
@@ -379,3 +380,7 @@ def doctor(as_json: bool, **_: Any) -> None:
     from .doctor import check_installation
 
     check_installation(as_json)
+
+
+for _command in LIVE_COMMANDS:
+    superarm.add_command(_command)

@@ -172,15 +172,16 @@ def print_json(value: object) -> None:
 
 @contextlib.contextmanager
 def progress_bar(
-    label: str, quiet: bool
+    label: str, quiet: bool, *, unit: str = "rounds"
 ) -> Iterator[Callable[[int, int], None] | None]:
     """A progress bar on stderr with the remaining time.
 
-    Yields a function of the rounds done and all rounds; ``None`` when quiet.
+    Yields a function of the units done and all units; ``None`` when quiet.
 
     Args:
         label: The text beside the bar.
         quiet: Whether to show nothing.
+        unit: What is counted.
     """
     if quiet:
         yield None
@@ -198,7 +199,7 @@ def progress_bar(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("rounds"),
+        TextColumn(unit),
         TimeRemainingColumn(),
         console=Console(stderr=True),
     )

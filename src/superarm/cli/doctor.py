@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sqlite3
 import sys
 from collections.abc import Mapping
 from importlib import metadata
@@ -25,8 +26,15 @@ _EXTRAS = {
     "botorch": "torch",
     "libsumo": "sumo",
     "pandas": "frame",
+    "pyarrow": "parquet",
     "leuvenmapmatching": "gps",
+    "fastapi": "serve",
+    "uvicorn": "serve",
+    "prometheus_client": "serve",
+    "httpx": "client",
+    "psycopg": "postgres",
 }
+_SOUND_WAL = (3, 51, 3)  # the first SQLite with the repaired WAL
 _TOLERANCE = 1e-8  # of the engines' means
 
 
@@ -42,19 +50,24 @@ def check_installation(as_json: bool) -> None:
     sound = largest_difference < _TOLERANCE
     versions = {name: metadata.version(name) for name in _CORE}
     extras = {name: _installed_version(name) for name in _EXTRAS}
+    notes = _sqlite_notes()
     if as_json:
         print_json(
             {
                 "superarm": __version__,
                 "python": platform.python_version(),
+                "sqlite": sqlite3.sqlite_version,
                 "versions": versions,
                 "extras": extras,
+                "notes": notes,
                 "largest_disagreement": largest_difference,
                 "sound": sound,
             }
         )
     else:
         _print_versions(versions, extras)
+        for note in notes:
+            say(note)
         verb = "agree" if sound else "DISAGREE"
         say(
             f"The engines {verb} with a plain solve; "
@@ -68,10 +81,21 @@ def _installed_version(name: str) -> str | None:
     return metadata.version(name) if find_spec(name) else None
 
 
+def _sqlite_notes() -> list[str]:
+    """A note where SQLite is older than its repaired WAL."""
+    if sqlite3.sqlite_version_info >= _SOUND_WAL:
+        return []
+    return [
+        f"SQLite {sqlite3.sqlite_version}: releases before 3.51.3 can corrupt a WAL that two "
+        "connections write; superarm writes with one."
+    ]
+
+
 def _print_versions(
     versions: Mapping[str, str], extras: Mapping[str, str | None]
 ) -> None:
     say(f"superarm {__version__} on Python {platform.python_version()}")
+    say(f"  SQLite {sqlite3.sqlite_version}")
     for name, version in versions.items():
         say(f"  {name} {version}")
     for name, extra_version in extras.items():

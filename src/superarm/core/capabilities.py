@@ -111,6 +111,41 @@ class Forecaster(ABC):
         """Realised information gain of everything observed so far, in nats."""
 
 
+class KnownPropensity(ABC):
+    """A policy that draws super arms, and computes the probability of any of them.
+
+    A super arm is a set: the order of its arms does not matter.
+    """
+
+    @abstractmethod
+    def propensity(self, offer: Offer, positions: Ints) -> float | None:
+        """Probability that the policy chooses exactly these arms; ``None`` if it is not known.
+
+        Args:
+            offer: The offer of a round.
+            positions: Positions of k arms in it, (k,).
+        """
+
+    @abstractmethod
+    def least_propensity(self, offer: Offer, positions: Ints) -> float:
+        """A bound below the probability of every super arm of as many arms, whatever was learned.
+
+        It is 0 if there is no better bound, or if the policy never chooses these arms together.
+
+        Args:
+            offer: The offer of a round.
+            positions: Positions of k arms in it, (k,).
+        """
+
+    @abstractmethod
+    def inclusion(self, offer: Offer) -> Floats | None:
+        """Probability that each arm on offer is among the chosen ones, (n,); ``None``: not known.
+
+        Args:
+            offer: The offer of a round.
+        """
+
+
 class ReportsSettings:
     """A policy that may choose settings before the first round, such as by cross-validation."""
 

@@ -8,6 +8,7 @@
     │   ├── NotFiniteError                 … it holds NaN or infinity
     │   ├── UnknownArmError                … an arm id or row that is not there
     │   ├── ForgottenError                 … a time of which nothing is remembered
+    │   ├── NotFoundError                  … a bandit or a decision that is not there
     │   ├── FileError                      … a file that it names is not what it should be
     │   └── SpecError                      … a name or parameter in a spec, a TOML file or ``--set``
     ├── InfeasibleError (ValueError)       the oracle has no feasible super arm
@@ -60,6 +61,10 @@ class UnknownArmError(InputError):
 
 class ForgottenError(InputError):
     """A time of which a posterior no longer remembers anything."""
+
+
+class NotFoundError(InputError):
+    """A storage has no bandit or decision of this name."""
 
 
 class FileError(InputError):

@@ -215,6 +215,17 @@ EXACT = Guarantee()
 """The guarantee of an oracle that finds the optimum."""
 
 
+def _as_guarantee(guarantee: Any) -> Guarantee:
+    if type(guarantee) is Guarantee:
+        return guarantee
+    require_type(guarantee, tuple, "guarantee", ", such as Guarantee(alpha=0.5)")
+    alpha, probability = guarantee
+    return Guarantee(
+        as_number(alpha, "guarantee.alpha", 0.0, 1.0),
+        as_number(probability, "guarantee.probability", 0.0, 1.0),
+    )
+
+
 def _refuse_repeats(positions: Ints) -> None:
     if len(positions) > 1 and len(set(positions.tolist())) < len(positions):
         raise InputError(
@@ -251,6 +262,8 @@ class Decision(Displayable):
     """The numbers by which the chosen arms were selected, (k,)."""
     propensity: float | None = None
     """Probability of this action under the policy, where it is known."""
+    guarantee: Guarantee | None = None
+    """How good the oracle's selection is, by the desirabilities; ``None`` where no oracle was asked."""
     version: int = 0
     """How many times the policy had learned when it decided."""
     carry: State | None = field(default=None, repr=False)
@@ -267,6 +280,8 @@ class Decision(Displayable):
         if self.propensity is not None:
             propensity = as_number(self.propensity, "propensity", 0.0, 1.0)
             object.__setattr__(self, "propensity", propensity)
+        if self.guarantee is not None:
+            object.__setattr__(self, "guarantee", _as_guarantee(self.guarantee))
         if self.carry is not None:
             require_type(self.carry, State, "carry")
 

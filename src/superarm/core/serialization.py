@@ -171,7 +171,18 @@ def _record_name(value: Any) -> str:
 def _record_fields(value: Any) -> dict[str, Any]:
     if isinstance(value, Arms):
         return {"ids": list(value.ids), "features": value.features}
+    if isinstance(value, Decision):
+        return _decision_fields(value)
     return {item.name: getattr(value, item.name) for item in fields(value) if item.init}
+
+
+def _decision_fields(decision: Decision) -> dict[str, Any]:
+    contents = {item.name: getattr(decision, item.name) for item in fields(decision)}
+    if decision.guarantee is None:
+        del contents["guarantee"]  # as earlier versions wrote it
+    else:
+        contents["guarantee"] = tuple(decision.guarantee)
+    return contents
 
 
 def _entries(array: NDArray[Any]) -> list[Any]:

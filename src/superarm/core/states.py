@@ -17,13 +17,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .compressed import read_npz
-from .errors import FileError, InputError, StateError
+from .errors import FileError, InputError, StateError, SuperarmError
 from .files import open_locked, read_bytes
 from .inputs import as_path, require_type
 from .migrations import migrated
@@ -304,6 +304,20 @@ def atomic_write(path: Path | str, data: bytes, *, follow: bool = False) -> None
         follow: Whether a link stays a link and its target is written. By default the link is
             replaced: a run that somebody else made could contain a link to anywhere.
     """
+    with atomic_file(path, follow=follow) as file:
+        file.write(data)
+
+
+@contextmanager
+def atomic_file(path: Path | str, *, follow: bool = False) -> Iterator[BinaryIO]:
+    """Open a file to be written completely or not at all, for content that comes piece by piece.
+
+    A file that is replaced keeps its mode. An error inside the block leaves it as it was.
+
+    Args:
+        path: The file; its folder is created if it does not exist.
+        follow: Whether a link stays a link and its target is written; see :func:`atomic_write`.
+    """
     path = as_path(path, "path")
     if follow:
         path = _resolve_link(path)
@@ -313,14 +327,14 @@ def atomic_write(path: Path | str, data: bytes, *, follow: bool = False) -> None
         with temporary.open("xb") as file:
             # Before there is anything to read.
             _copy_mode(path, temporary)
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException as error:
         with suppress(OSError):
             temporary.unlink()
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and not isinstance(error, SuperarmError):
             # A full disk names no file, and other errors name the temporary one.
             reason = error.strerror or str(error)
             raise OSError(error.errno, reason, str(path)) from error

@@ -7,17 +7,23 @@ from typing import TYPE_CHECKING
 from superarm._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .bandit import Answer as Answer
+    from .answers import Answer as Answer
     from .bandit import Bandit as Bandit
     from .bandits import create_bandit as create_bandit
     from .bandits import load_bandit as load_bandit
+    from .challenger import ShadowReport as ShadowReport
+    from .export import Export as Export
+    from .off_policy import Estimate as Estimate
     from .spec import BanditSpec as BanditSpec
     from .storage import Storage as Storage
 
 _HOMES = {
-    "Answer": "bandit",
+    "Answer": "answers",
     "Bandit": "bandit",
     "BanditSpec": "spec",
+    "Estimate": "off_policy",
+    "Export": "export",
+    "ShadowReport": "challenger",
     "Storage": "storage",
     "create_bandit": "bandits",
     "load_bandit": "bandits",

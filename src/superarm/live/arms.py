@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from superarm.core import Arms
+from superarm.core import Arms, Feedback, Offer
 from superarm.core.errors import InputError, UnknownArmError
 from superarm.core.tables import Encoding
 
 from .spec import BanditSpec
 
 ArmId = str | int
+_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 def as_arms(arms: Any, spec: BanditSpec, named: Arms | None) -> Arms:
@@ -31,7 +33,52 @@ def as_arms(arms: Any, spec: BanditSpec, named: Arms | None) -> Arms:
     offered = _as_arms(arms, spec, named)
     for arm in offered.ids:
         require_arm_id(arm)
+    if any(isinstance(arm, int) for arm in offered.ids):
+        _refuse_equal_texts(offered.ids)
     return offered
+
+
+def feedback_by_id(
+    offer: Offer,
+    rewards: Mapping[Any, float],
+    noise_variance: Mapping[Any, float] | None,
+) -> Feedback:
+    """Feedback from rewards by arm id. Numbers may be given as text, as the keys of JSON are.
+
+    Args:
+        offer: The offer that was answered.
+        rewards: Rewards by arm id.
+        noise_variance: The variance of each reward's noise where it is known, by arm id.
+    """
+    try:
+        return Feedback.by_id(offer, rewards, noise_variance)
+    except UnknownArmError:
+        numbered = _with_numbers(rewards)
+        if numbered == rewards:
+            raise
+        noise = None if noise_variance is None else _with_numbers(noise_variance)
+        return Feedback.by_id(offer, numbered, noise)
+
+
+def _with_numbers(table: Mapping[Any, float]) -> dict[Any, float]:
+    """The same table with keys such as ``"7"`` as numbers."""
+    numbered = {}
+    for arm, value in table.items():
+        is_number = isinstance(arm, str) and _NUMBER.fullmatch(arm) is not None
+        numbered[int(arm) if is_number else arm] = value
+    return numbered
+
+
+def _refuse_equal_texts(ids: Iterable[Hashable]) -> None:
+    texts: set[str] = set()
+    for arm in ids:
+        text = str(arm)
+        if text in texts:
+            raise InputError(
+                f"an arm has the id {text} and another {text!r}, which JSON cannot tell apart; "
+                "rename one"
+            )
+        texts.add(text)
 
 
 def _as_arms(arms: Any, spec: BanditSpec, named: Arms | None) -> Arms:
@@ -39,7 +86,7 @@ def _as_arms(arms: Any, spec: BanditSpec, named: Arms | None) -> Arms:
         return arms
     if arms is None:
         return _require_named(named)
-    if _is_list_of_ids(arms):
+    if is_list_of_ids(arms):
         return _select(_require_named(named), list(arms))
     encoding = spec.encoding
     if isinstance(arms, Mapping) and not _is_table(arms, encoding):
@@ -61,7 +108,22 @@ def require_arm_id(arm: Hashable) -> None:
         raise InputError(f"an arm id must be text or a whole number, got {arm!r:.60}")
 
 
-def _is_list_of_ids(arms: Any) -> bool:
+def plain_id(arm: Any) -> ArmId:
+    """The id of an arm without numpy's types.
+
+    Args:
+        arm: The id.
+    """
+    plain: ArmId = arm.item() if isinstance(arm, np.generic) else arm
+    return plain
+
+
+def is_list_of_ids(arms: Any) -> bool:
+    """Whether these are ids of named arms.
+
+    Args:
+        arms: The arms, as a user gave them.
+    """
     if not isinstance(arms, list | tuple) or not arms:
         return False
     return all(isinstance(arm, str | int) for arm in arms)

@@ -7,79 +7,53 @@ What was learned is a cache: a restart reads the journal and continues as if not
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
-from threading import RLock
-from typing import Any, Self
+from pathlib import Path
+from threading import Lock, RLock
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 
-from superarm.core import Decision, Feedback, Offer, Prediction
+from superarm.core import Decision, Feedback, Offer
 from superarm.core.capabilities import Forecaster
 from superarm.core.display import Displayable
-from superarm.core.errors import ConflictError, InputError
-from superarm.core.inputs import as_number
+from superarm.core.errors import ConflictError, InputError, SuperarmError
+from superarm.core.inputs import as_number, as_path, require_choice
 from superarm.core.serialization import from_json, to_json
-from superarm.posteriors.fitting import FitResult
 
-from .arms import ArmId, as_arms
-from .codec import arms_to_bytes, decided_key
+from .answers import Answer, Forecast, Recorded, Status, Tell
+from .arms import as_arms, feedback_by_id, plain_id
+from .challenger import Challenger, ShadowReport
+from .codec import abandoned_key, arms_to_bytes, decided_key, no_decision
 from .events import Event, Kind, digest, encode_body
 from .explain import Explanation, explain
-from .fold import Asked, Fold
-from .journal import BanditRow
+from .export import Export, export_tables, numbered_features
+from .fold import DECIDE, Asked, Fold
+from .journal import BanditRow, StaleOwnerError
 from .log import Log
-from .refit import fit_policy
+from .off_policy import RewardRange
+from .open_bandit import export_open_bandit
+from .refit import Refit, fit_policy
 from .replay import Replay, verify
+from .retries import retry_if_stale
+from .runtime import runtime
 from .spec import BanditSpec
 from .storage import Storage
+from .tables import FORMATS, Format
 
 EVENTS_PER_SNAPSHOT = 1000
 """Events after which a snapshot is stored: a start folds no more than about these."""
 _LONGEST_ID = 200  # characters of an id from outside
+_NO_CHALLENGER = "there is no challenger; start one with shadow(policy)"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer(Displayable):
-    """What a bandit decided."""
+class _Started(NamedTuple):
+    """Rewards that were applied and queued."""
 
-    id: str
-    """The id of the decision; pass it to ``tell`` with the rewards."""
-    action: object
-    """What to do: a route, a slate, or the ids of the chosen arms."""
-    arms: list[ArmId]
-    """Ids of the chosen arms."""
-    mean: dict[ArmId, float]
-    """Expected reward of each chosen arm."""
-    std: dict[ArmId, float]
-    """Standard deviation of each chosen arm's expected reward."""
-    propensity: float | None = None
-    """Probability of this action under the policy, where it is known."""
-
-    @classmethod
-    def of(cls, asked: Asked) -> Self:
-        """The answer to an ask.
-
-        Args:
-            asked: The decision, as it is in the journal.
-        """
-        decision = asked.decision
-        ids: Any = decision.ids(asked.offer)
-        action = decision.action
-        if isinstance(action, np.ndarray) and np.array_equal(
-            action, decision.positions
-        ):
-            action = ids  # the arms themselves are the action
-        return cls(
-            id=asked.id,
-            action=action,
-            arms=ids,
-            mean=_by_id(ids, decision.mean),
-            std=_by_id(ids, decision.std),
-            propensity=decision.propensity,
-        )
+    is_new: bool
+    durable: Future[None]
 
 
 class Bandit(Displayable):
@@ -90,11 +64,17 @@ class Bandit(Displayable):
 
     def __init__(self, row: BanditRow, storage: Storage) -> None:
         self.name = row.name
+        self.created = row.created  # seconds since 1970
         self.storage = storage  # which stays open as long as the bandit is used
         self._log = Log(storage.journal, storage.commits, row.id)
         self._lock = RLock()  # whoever holds it applies events
         self._fold: Fold | None = None  # None: must be read from the journal
         self._snapshot_seq = 0  # the last event in a snapshot that was queued
+        self._row = row
+        self._following = (
+            Lock()
+        )  # whoever holds it follows the journal with the challenger
+        self._challenger: Challenger | None = None  # follows when a report is wanted
 
     def _display_fields(self) -> Mapping[str, Any]:
         fold = self._current()
@@ -102,6 +82,7 @@ class Bandit(Displayable):
 
     # --- ask -------------------------------------------------------------------------------
 
+    @retry_if_stale
     def ask(
         self,
         arms: Any = None,
@@ -129,25 +110,26 @@ class Bandit(Displayable):
                 "structure": to_json(structure),
                 "time": None if time is None else as_number(time, "time"),
             }
-            earlier = self._log.event(decided_key(number))
+            earlier = self._earlier(fold, decided_key(number))
             if earlier is not None:
                 _check_same(earlier, request, f"decision {number!r}")
-                return Answer.of(fold.asked(earlier))
-            self._log.remember_arms(request["arms"], offered)
-            self._abandon_old()
-            offer = fold.offer(offered, structure=structure, time=request["time"])
-            decision = fold.decide(offer)
-            event = self._event(
-                Kind.DECIDED,
-                decided_key(number),
-                _decided(number, request, offer, decision),
-            )
-            durable = self._record(event, {request["arms"]: blob})
+                asked = fold.asked(earlier)
+                durable = self._log.barrier()
+            else:
+                self._log.remember_arms(request["arms"], offered)
+                self._abandon_old(fold)
+                offer = fold.offer(offered, structure=structure, time=request["time"])
+                decision = fold.decide(offer)
+                body = {**request, **_decided(number, fold, offer, decision)}
+                event = fold.next_event(Kind.DECIDED, decided_key(number), body)
+                asked = Asked(number, offer, decision, event.time)
+                durable = self._record(fold, event, {request["arms"]: blob})
         durable.result()
-        return Answer.of(Asked(number, offer, decision, event.time))
+        return Answer.of(asked)
 
     # --- tell ------------------------------------------------------------------------------
 
+    @retry_if_stale
     def tell(
         self,
         decision: Answer | str,
@@ -169,24 +151,70 @@ class Bandit(Displayable):
         Returns:
             Whether the rewards are new; false if they were recorded before.
         """
-        decision_id = decision.id if isinstance(decision, Answer) else _as_id(decision)
+        tell = Tell(
+            decision=_id_of(decision),
+            rewards=rewards,
+            noise_variance=noise_variance,
+            observation_id=observation_id,
+        )
         with self._lock:
-            fold = self._current()
-            asked = fold.find(decision_id)
-            if asked is None:
-                raise InputError(f"there is no decision {decision_id!r}")
-            feedback = Feedback.by_id(asked.offer, rewards, noise_variance)
-            key = _observed_key(decision_id, feedback, observation_id)
-            body = {"decision": decision_id, "feedback": to_json(feedback)}
-            earlier = self._log.event(key)
-            if earlier is not None:
-                _check_same(earlier, body, f"rewards of decision {decision_id!r}")
-                return False
-            event = self._event(Kind.OBSERVED, key, body)
-            durable = self._record(event)
-        durable.result()
-        return True
+            started = self._start_tell(tell)
+        started.durable.result()
+        return started.is_new
 
+    def tell_many(self, tells: Iterable[Tell]) -> list[bool | SuperarmError]:
+        """Learn rewards of many decisions. All of them become durable together.
+
+        Args:
+            tells: The arguments of one :meth:`tell` each.
+
+        Returns:
+            For each, whether the rewards are new, or the error: one that is refused does not keep
+            the others from being learned.
+        """
+        all_tells = list(tells)
+        results: list[_Started | SuperarmError] = []
+        with self._lock:
+            for tell in all_tells:
+                try:
+                    results.append(self._start_tell(tell))
+                except SuperarmError as error:
+                    results.append(error)
+        outcomes = [_outcome(result) for result in results]
+        for place, outcome in enumerate(outcomes):
+            if isinstance(outcome, StaleOwnerError):
+                outcomes[place] = self._tell_alone(all_tells[place])
+        return outcomes
+
+    def _tell_alone(self, tell: Tell) -> bool | SuperarmError:
+        try:
+            return self.tell(
+                tell.decision,
+                tell.rewards,
+                noise_variance=tell.noise_variance,
+                observation_id=tell.observation_id,
+            )
+        except SuperarmError as error:
+            return error
+
+    def _start_tell(self, tell: Tell) -> _Started:
+        """Apply and queue rewards."""
+        fold = self._current()
+        asked = self._asked(fold, tell.decision)
+        feedback = feedback_by_id(asked.offer, tell.rewards, tell.noise_variance)
+        _check_chosen(asked, feedback)
+        key = _observed_key(tell.decision, feedback, tell.observation_id)
+        body = {"decision": tell.decision, "feedback": to_json(feedback)}
+        earlier = None
+        if not fold.is_untouched(tell.decision):
+            earlier = self._earlier(fold, key)
+        if earlier is not None:
+            _check_same(earlier, body, f"rewards of decision {tell.decision!r}")
+            return _Started(False, self._log.barrier())
+        event = fold.next_event(Kind.OBSERVED, key, body)
+        return _Started(True, self._record(fold, event))
+
+    @retry_if_stale
     def observe(
         self,
         arms: Any,
@@ -213,7 +241,7 @@ class Bandit(Displayable):
             fold = self._current()
             offered = as_arms(arms, fold.spec, fold.named)
             offer = Offer(step=fold.steps + 1, arms=offered, time=time)
-            feedback = Feedback.by_id(offer, rewards, noise_variance)
+            feedback = feedback_by_id(offer, rewards, noise_variance)
             blob = arms_to_bytes(offered)
             request = {
                 "arms": digest(blob),
@@ -222,16 +250,18 @@ class Bandit(Displayable):
             }
             self._log.remember_arms(request["arms"], offered)
             key = f"history/{number}"
-            earlier = self._log.event(key)
+            earlier = self._earlier(fold, key)
             if earlier is not None:
                 _check_same(earlier, request, f"observation {number!r}")
-                return False
-            body = {**request, "step": offer.step}
-            event = self._event(Kind.HISTORY, key, body)
-            durable = self._record(event, {request["arms"]: blob})
+                durable = self._log.barrier()
+            else:
+                body = {**request, "step": offer.step}
+                event = fold.next_event(Kind.HISTORY, key, body)
+                durable = self._record(fold, event, {request["arms"]: blob})
         durable.result()
-        return True
+        return earlier is None
 
+    @retry_if_stale
     def abandon(self, decision: Answer | str) -> bool:
         """Stop waiting for a decision's rewards. Rewards that still arrive are learned.
 
@@ -241,35 +271,35 @@ class Bandit(Displayable):
         Returns:
             Whether the decision was pending.
         """
-        decision_id = decision.id if isinstance(decision, Answer) else _as_id(decision)
+        decision_id = _id_of(decision)
         with self._lock:
             fold = self._current()
-            if fold.find(decision_id) is None:
-                raise InputError(f"there is no decision {decision_id!r}")
-            if decision_id not in fold.open:
-                return False
-            durable = self._record_abandoned(decision_id)
+            self._asked(fold, decision_id)
+            is_open = decision_id in fold.open
+            durable = self._log.barrier()
+            if is_open:
+                durable = self._record_abandoned(fold, decision_id)
         durable.result()
-        return True
+        return is_open
 
-    def _record_abandoned(self, decision_id: str) -> Future[None]:
-        key = f"abandoned/{decision_id}"
-        event = self._event(Kind.ABANDONED, key, {"decision": decision_id})
-        return self._record(event)
+    def _record_abandoned(self, fold: Fold, decision_id: str) -> Future[None]:
+        key = abandoned_key(decision_id)
+        event = fold.next_event(Kind.ABANDONED, key, {"decision": decision_id})
+        return self._record(fold, event)
 
-    def _abandon_old(self) -> None:
+    def _abandon_old(self, fold: Fold) -> None:
         """Abandon decisions that are older than the spec's ``max_age``."""
-        fold = self._current()
         if fold.spec.max_age is None:
             return
         oldest = clock.time() - fold.spec.max_age
         for decision_id, decision in list(fold.open.items()):
             if decision.time < oldest:
                 # Nobody waits for it: the event that follows is durable only after this one.
-                self._record_abandoned(decision_id)
+                self._record_abandoned(fold, decision_id)
 
     # --- changes of the bandit itself --------------------------------------------------------
 
+    @retry_if_stale
     def name_arms(self, arms: Any) -> None:
         """Store arms once; later calls of ``ask`` refer to them by id.
 
@@ -282,8 +312,8 @@ class Bandit(Displayable):
             blob = arms_to_bytes(named)
             name = digest(blob)
             self._log.remember_arms(name, named)
-            event = self._numbered_event(Kind.NAMED, {"arms": name})
-            durable = self._record(event, {name: blob})
+            event = fold.numbered_event(Kind.NAMED, {"arms": name})
+            durable = self._record(fold, event, {name: blob})
         durable.result()
 
     def respecify(self, spec: Any) -> None:
@@ -296,28 +326,151 @@ class Bandit(Displayable):
         complete.build_policy()  # raises before anything changes
         self._change_spec(Kind.RESPECIFIED, complete)
 
-    def refit(self) -> FitResult:
+    def refit(self) -> Refit:
         """Fit the hyper-parameters of the kernel to all rewards recorded so far.
 
         Returns:
-            The fitted kernel, noise and mean, and how well they explain the data.
+            The spec with the fitted kernel, noise and mean, and how well they explain the rewards.
         """
         with self._lock:
             fold = self._current()
             self._log.flush()
             fitted = fit_policy(fold.policy, fold.spec, fold.lessons(), fold.seq + 1)
             self._change_spec(Kind.REFITTED, fitted.spec)
-        return fitted.result
+        return fitted
 
-    def _change_spec(self, kind: Kind, spec: BanditSpec) -> None:
+    @retry_if_stale
+    def _change_spec(
+        self, kind: Kind, spec: BanditSpec, *, switched: bool = False
+    ) -> None:
         with self._lock:
-            self._current()
+            fold = self._current()
             self._log.flush()  # the new policy learns from durable events
-            event = self._numbered_event(kind, {"spec": spec.as_json()})
-            durable = self._record(event)
+            body: dict[str, Any] = {"spec": spec.as_json()}
+            if switched:
+                body["switched"] = True
+            event = fold.numbered_event(kind, body)
+            try:
+                durable = self._record(fold, event)
+            except BaseException:
+                # A policy that cannot learn the rewards so far: the one before is read again.
+                self._fold = None
+                raise
         durable.result()
 
+    # --- a challenger ------------------------------------------------------------------------
+
+    def shadow(self, spec: Any) -> None:
+        """Let a challenger decide on the same offers, without acting. It survives restarts.
+
+        Args:
+            spec: A policy, the spec of one by registry names, or a :class:`BanditSpec`; ``None`` ends
+                the challenger. A policy alone takes everything else from the bandit. A challenger that
+                runs already is replaced, and the report starts anew.
+        """
+        with self._lock:
+            fold = self._current()
+            table = None
+            if spec is not None:
+                challenger = BanditSpec.from_user(spec, default=fold.spec)
+                challenger.build_policy()  # raises before anything changes
+                table = challenger.as_json()
+            elif fold.challenge is None:
+                return
+            event = fold.numbered_event(Kind.CHALLENGED, {"spec": table})
+            durable = self._record(fold, event)
+        durable.result()
+
+    def shadow_report(
+        self,
+        *,
+        reward_range: tuple[float, float] | None = None,
+        level: float = 0.95,
+    ) -> ShadowReport:
+        """Estimate what the challenger would have earned, in rewards per decision.
+
+        The first report folds the journal from its first event; later ones only what is new. Asks and
+        tells do not wait for it.
+
+        Args:
+            reward_range: The least and the greatest possible reward of a decision: the sum over its
+                arms. With it, intervals hold for any number of decisions; without it, only for many.
+            level: The probability that an interval covers.
+        """
+        stated_range = None
+        if reward_range is not None:
+            low, high = reward_range
+            stated_range = RewardRange(low=low, high=high)
+        as_number(level, "level", 0.0, 1.0)
+        if level in (0.0, 1.0):
+            raise InputError(f"level is {level}; it must be between 0 and 1")
+        with self._lock:
+            fold = self._current()
+            challenge = fold.challenge
+            last = fold.seq
+        if challenge is None:
+            raise InputError(_NO_CHALLENGER)
+        self._log.flush()
+        with self._following:
+            challenger = self._challenger
+            if challenger is None or challenger.challenge.seq != challenge.seq:
+                challenger = Challenger(self._separate_log(), challenge)
+                self._challenger = challenger
+            challenger.catch_up(last)
+            return challenger.report(stated_range, level)
+
+    def switch(self) -> None:
+        """Make the challenger the policy. It has learned all rewards recorded so far."""
+        with self._lock:
+            challenge = self._current().challenge
+            if challenge is None:
+                raise InputError(_NO_CHALLENGER)
+            self._change_spec(Kind.RESPECIFIED, challenge.spec, switched=True)
+
     # --- questions -------------------------------------------------------------------------
+
+    @property
+    def spec(self) -> BanditSpec:
+        """What the bandit is made of."""
+        with self._lock:
+            return self._current().spec
+
+    @property
+    def seq(self) -> int:
+        """The number of the last event."""
+        with self._lock:
+            return self._current().seq
+
+    def events(self, after: int = 0) -> Iterator[Event]:
+        """The durable events in order.
+
+        Args:
+            after: The number of the event to start after.
+        """
+        return self._log.events(after)
+
+    @retry_if_stale
+    def decision(self, decision_id: str) -> Recorded:
+        """A decision of any age, and what became of it.
+
+        Args:
+            decision_id: Its id.
+        """
+        with self._lock:
+            fold = self._current()
+            asked = self._asked(fold, _as_id(decision_id))
+            open_decision = fold.open.get(decision_id)
+            unseen = set() if open_decision is None else open_decision.unseen
+            if open_decision is not None:
+                is_whole = len(unseen) == len(asked.decision.positions)
+                status = Status.PENDING if is_whole else Status.PARTIAL
+            elif self._log.event(abandoned_key(decision_id)) is not None:
+                status = Status.ABANDONED
+            else:
+                status = Status.REWARDED
+        ids: Any = asked.offer.arms.ids
+        awaiting = [ids[position] for position in sorted(unseen)]
+        return Recorded(Answer.of(asked), status, asked.time, awaiting)
 
     @property
     def pending(self) -> list[str]:
@@ -325,7 +478,7 @@ class Bandit(Displayable):
         with self._lock:
             return list(self._current().open)
 
-    def predict(self, arms: Any = None, *, time: float | None = None) -> Prediction:
+    def predict(self, arms: Any = None, *, time: float | None = None) -> Forecast:
         """Mean and standard deviation of each arm, in the order of ``arms``.
 
         Args:
@@ -338,7 +491,9 @@ class Bandit(Displayable):
             policy = fold.policy
             if not isinstance(policy, Forecaster):
                 raise InputError(f"{type(policy).__name__} makes no predictions")
-            return policy.beliefs(fold.offer(offered, time=time))
+            beliefs = policy.beliefs(fold.offer(offered, time=time))
+        ids: Any = [plain_id(arm) for arm in offered.ids]
+        return Forecast(arms=ids, mean=beliefs.mean, std=beliefs.std)
 
     def explain(self, decision: Answer | str) -> Explanation:
         """Explain a decision by what was known when it was taken.
@@ -348,16 +503,56 @@ class Bandit(Displayable):
         Args:
             decision: The decision, or its id.
         """
-        decision_id = decision.id if isinstance(decision, Answer) else _as_id(decision)
+        decision_id = _id_of(decision)
         return explain(self._log, decision_id)
 
-    def verify(self, report: Callable[[Replay], None] | None = None) -> Replay:
+    def verify(
+        self, report: Callable[[Replay], None] | None = None, *, decide: bool = True
+    ) -> Replay:
         """Fold the journal from its first event, repeat every decision, and compare.
 
         Args:
             report: Called after every event, to show progress.
+            decide: Whether to decide again; otherwise the journal is only folded.
         """
-        return verify(self._log, report)
+        return verify(self._log, report, decide)
+
+    def export(
+        self,
+        folder: str | Path,
+        *,
+        file_format: Format = "csv",
+        layout: Literal["flat", "open-bandit"] = "flat",
+        features: bool = False,
+    ) -> Export:
+        """Write the journal as tables, each file completely or not at all.
+
+        Args:
+            folder: Where the files go; it is created if it does not exist.
+            file_format: ``"csv"``, or ``"parquet"`` with the extra of that name.
+            layout: ``"flat"``: decisions, choices and history. ``"open-bandit"``: as the Open Bandit
+                Dataset, which needs known propensities.
+            features: Whether to write the features of arms, too.
+        """
+        require_choice(file_format, "file_format", FORMATS)
+        require_choice(layout, "layout", ("flat", "open-bandit"))
+        target = as_path(folder, "folder")
+        with self._lock:
+            fold = self._current()
+            last = fold.seq
+            encoding = fold.spec.encoding
+        self._log.flush()
+        log = self._separate_log()
+        if layout == "open-bandit":
+            return export_open_bandit(log, last, target, file_format, features=features)
+        names = None
+        if features:
+            names = numbered_features(log, last) if encoding is None else encoding.names
+        return export_tables(log, last, target, file_format, names)
+
+    def _separate_log(self) -> Log:
+        """The journal with a cache of its own, which does not displace the arms of the asks."""
+        return Log(self.storage.journal, self.storage.commits, self._row.id)
 
     # --- events ----------------------------------------------------------------------------
 
@@ -369,20 +564,42 @@ class Bandit(Displayable):
             self._snapshot_seq = self._fold.seq
         return self._fold
 
-    def _event(self, kind: Kind, key: str, body: Mapping[str, Any]) -> Event:
-        next_seq = self._current().seq + 1
-        return Event(seq=next_seq, key=key, kind=kind, time=clock.time(), body=body)
+    def _earlier(self, fold: Fold, key: str) -> Event | None:
+        """The event with a key; ``None`` if there is none.
 
-    def _numbered_event(self, kind: Kind, body: Mapping[str, Any]) -> Event:
-        """An event without an id from outside: it is never repeated."""
-        return self._event(kind, f"{kind}/{self._current().seq + 1}", body)
+        Raises:
+            StaleOwnerError: Another process recorded it, and memory does not know it yet.
+        """
+        event = self._log.event(key)
+        if event is not None and event.seq > fold.seq:
+            self._fold = None
+            raise StaleOwnerError("another process has appended to this bandit")
+        return event
+
+    def _asked(self, fold: Fold, decision_id: str) -> Asked:
+        """A decision of any age."""
+        recent = fold.recent(decision_id)
+        if recent is not None:
+            return recent
+        event = self._earlier(fold, decided_key(decision_id))
+        if event is None:
+            raise no_decision(decision_id)
+        return fold.asked(event)
 
     def _record(
-        self, event: Event, blobs: Mapping[str, bytes] | None = None
+        self, fold: Fold, event: Event, blobs: Mapping[str, bytes] | None = None
     ) -> Future[None]:
-        """Apply an event and queue it; the future is done when it is durable."""
-        fold = self._current()
-        fold.apply(event)
+        """Apply an event and queue it; the future is done when it is durable.
+
+        The fold is the one that the event was made with: another one may have replaced it in the
+        meantime, because the journal could not be written. Then the event fails as well.
+        """
+        try:
+            fold.apply(event)
+        except SuperarmError:
+            if not fold.policy.exchangeable:
+                self._fold = None  # what waited may be learned in part
+            raise
         durable = self._log.append(event, blobs or {})
 
         def drop_if_failed(finished: Future[None]) -> None:
@@ -395,6 +612,11 @@ class Bandit(Displayable):
             self._log.save_snapshot(fold.snapshot())
             self._snapshot_seq = fold.seq
         return durable
+
+    def forget(self) -> None:
+        """Drop what is in memory; the next call reads the journal."""
+        with self._lock:
+            self._fold = None
 
     def save_snapshot(self) -> None:
         """Store what is learned so far, so that the next start is fast."""
@@ -409,12 +631,15 @@ class Bandit(Displayable):
 
 
 def _decided(
-    decision_id: str, request: Mapping[str, Any], offer: Offer, decision: Decision
+    decision_id: str, fold: Fold, offer: Offer, decision: Decision
 ) -> dict[str, Any]:
-    """The body of an event ``decided``."""
+    """What an event ``decided`` records besides the request: its other inputs, and the decision."""
     return {
         "id": decision_id,
-        **request,
+        "after": fold.seq,
+        "pending": fold.pending_digest(),
+        "stream": [fold.spec.seed, DECIDE, offer.step],
+        "runtime": runtime(),
         "previous_action": to_json(offer.previous_action),
         "decision": to_json(decision),
     }
@@ -436,6 +661,29 @@ def _check_same(earlier: Event, request: Mapping[str, Any], what: str) -> None:
             raise ConflictError(
                 f"{what}: already recorded with different {name}; use another id"
             )
+
+
+def _check_chosen(asked: Asked, feedback: Feedback) -> None:
+    """Refuse rewards of arms that the decision did not choose."""
+    chosen_positions = set(asked.decision.positions.tolist())
+    others = set(feedback.positions.tolist()) - chosen_positions
+    if others:
+        arm = asked.offer.arms.ids[min(others)]
+        chosen = ", ".join(str(arm) for arm in asked.decision.ids(asked.offer)[:9])
+        raise InputError(
+            f"decision {asked.id!r} did not choose arm {arm!r}; it chose {chosen}"
+        )
+
+
+def _outcome(result: _Started | SuperarmError) -> bool | SuperarmError:
+    """Wait until rewards are durable."""
+    if isinstance(result, SuperarmError):
+        return result
+    try:
+        result.durable.result()
+    except SuperarmError as error:
+        return error
+    return result.is_new
 
 
 def _comparable(name: str, value: Any) -> str:
@@ -466,7 +714,5 @@ def _as_id(value: Any) -> str:
     return value
 
 
-def _by_id(ids: list[ArmId], values: Any) -> dict[ArmId, float]:
-    if values is None:
-        return {}
-    return dict(zip(ids, values.tolist(), strict=True))
+def _id_of(decision: Answer | str) -> str:
+    return decision.id if isinstance(decision, Answer) else _as_id(decision)

@@ -7,10 +7,11 @@ from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from superarm.core.errors import InputError
+from superarm.core.errors import NotFoundError
 
 from .bandit import Bandit
 from .events import Event, Kind
+from .names import require_name
 from .spec import BanditSpec
 from .storage import Storage, open_storage
 
@@ -42,6 +43,7 @@ def create_bandit(
         load_if_exists: Whether to load a bandit of this name if there is one.
         tenant: Whose bandit it is.
     """
+    require_name(name, "the name of a bandit")
     opened = open_storage(storage)
     if load_if_exists and opened.journal.find(tenant, name) is not None:
         return load_bandit(name, storage=opened, tenant=tenant)
@@ -64,8 +66,8 @@ def load_bandit(name: str, *, storage: str | Storage, tenant: str = NOBODY) -> B
     opened = open_storage(storage)
     row = opened.journal.find(tenant, name)
     if row is None:
-        raise InputError(
-            f"{opened.url} has no bandit {name!r}; create it with create_bandit"
+        raise NotFoundError(
+            f"{opened.journal.url} has no bandit {name!r}; create it with create_bandit"
         )
     with _loading:
         bandits = _loaded.setdefault(opened, WeakValueDictionary())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from superarm.core import Arms, State
+from superarm.core.errors import NotFoundError
 from superarm.core.states import state_from_bytes, state_to_bytes
 
 
@@ -15,6 +16,24 @@ def decided_key(decision_id: str) -> str:
         decision_id: The id of the decision.
     """
     return f"decision/{decision_id}"
+
+
+def abandoned_key(decision_id: str) -> str:
+    """The key of the event that records that a decision was abandoned.
+
+    Args:
+        decision_id: The id of the decision.
+    """
+    return f"abandoned/{decision_id}"
+
+
+def no_decision(decision_id: str) -> NotFoundError:
+    """The error for a decision that nobody took.
+
+    Args:
+        decision_id: Its id.
+    """
+    return NotFoundError(f"there is no decision {decision_id!r}")
 
 
 def arms_to_bytes(arms: Arms) -> bytes:

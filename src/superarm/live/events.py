@@ -25,6 +25,8 @@ class Kind(StrEnum):
     """The bandit got another spec, with which it learns everything anew."""
     REFITTED = "refitted"
     """Hyper-parameters were fitted; what was learned counts under the new spec."""
+    CHALLENGED = "challenged"
+    """A challenger began to follow the journal, or ended."""
     NAMED = "named"
     """Arms got names by which later asks refer to them."""
     DECIDED = "decided"

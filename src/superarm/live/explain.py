@@ -13,11 +13,11 @@ from superarm.core.capabilities import Forecaster
 from superarm.core.display import Displayable
 from superarm.core.errors import InfeasibleError, InputError
 from superarm.kernels import Columns
-from superarm.policies import IndexPolicy
+from superarm.policies.exploring import index_policy_of
 from superarm.posteriors.drifting.keys import rows_of, times_of
 
 from .arms import ArmId
-from .codec import decided_key
+from .codec import decided_key, no_decision
 from .fold import Asked, Fold, Lesson
 from .log import Log
 
@@ -108,7 +108,7 @@ def _as_of(log: Log, decision_id: str) -> tuple[Fold, Asked]:
     """What the bandit had learned just before a decision, and the decision."""
     event = log.event(decided_key(decision_id))
     if event is None:
-        raise InputError(f"there is no decision {decision_id!r}")
+        raise no_decision(decision_id)
     log.flush()
     fold = Fold(log)
     for earlier in log.events():
@@ -135,10 +135,12 @@ def _runner_up(fold: Fold, asked: Asked) -> Decision | None:
     """The best super arm that lacks at least one of the chosen arms; ``None`` if there is none."""
     if asked.decision.desirability is None:
         return None
+    # Without the rounds at random of a policy that explores.
+    policy = index_policy_of(fold.policy) or fold.policy
     best: Decision | None = None
     for position in asked.decision.positions.tolist():
         try:
-            decision = fold.decide(_without(asked.offer, position))
+            decision = fold.decide(_without(asked.offer, position), policy)
         except (InfeasibleError, InputError):
             continue  # no super arm without this arm
         if best is None or _total(decision) > _total(best):
@@ -164,8 +166,8 @@ def _teachers(
 
     A reward at row z explains k(x, z)² / (k(x, x)(k(z, z) + σ²)) of the variance at x.
     """
-    policy = fold.policy
-    if not isinstance(policy, IndexPolicy):
+    policy = index_policy_of(fold.policy)
+    if policy is None:
         return []
     posterior: Any = policy.posterior
     kernel = _prior_kernel(posterior)
@@ -228,6 +230,9 @@ class _Effect(NamedTuple):
     change: float
 
 
+_NO_EFFECT = _Effect("", 0.0)
+
+
 def _column_effects(fold: Fold, asked: Asked) -> dict[int, _Effect]:
     """For each chosen position, the column that changes its mean most."""
     policy = fold.policy
@@ -246,15 +251,15 @@ def _column_effects(fold: Fold, asked: Asked) -> dict[int, _Effect]:
         without_column = policy.beliefs(replace(offer, arms=arms)).mean
         for position in asked.decision.positions.tolist():
             change = float(means[position] - without_column[position])
-            strongest = effects.get(position)
-            if strongest is None or abs(change) > abs(strongest.change):
+            strongest = effects.get(position, _NO_EFFECT)
+            if abs(change) > abs(strongest.change):
                 effects[position] = _Effect(name, change)
     return effects
 
 
 def _has_fixed_arms(policy: object) -> bool:
     """Whether arms are identified by their number, so that features cannot be changed."""
-    posterior: Any = getattr(policy, "posterior", None)
+    posterior: Any = getattr(index_policy_of(policy), "posterior", None)
     return posterior is not None and "arms" in posterior.parameters()
 
 

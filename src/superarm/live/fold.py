@@ -6,9 +6,13 @@ and a bandit that restarts goes on as if it had never stopped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time as clock
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from superarm.core import Arms, Decision, Feedback, Offer, Policy, State
 from superarm.core.errors import ConflictError, InputError, StateError, SuperarmError
@@ -16,21 +20,33 @@ from superarm.core.inputs import require_size
 from superarm.core.serialization import from_json, to_json
 from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.core.streams import stream
+from superarm.policies import Exploring
 from superarm.policies.base import Learner
 from superarm.posteriors.base import as_noise
 
 from .codec import decided_key
-from .events import Event, Kind
+from .events import Event, Kind, digest
 from .journal import Snapshot
 from .log import Log
 from .spec import BanditSpec
 
 _SNAPSHOT = "bandit"
 _SNAPSHOT_SCHEMA = 1
+_MOST_RECENT = 1000
 DECIDE = "ask"
 """The role of the random stream of decisions, by step."""
 LEARN = "tell"
 """The role of the random stream of learning, by event."""
+SPEC_KINDS = (Kind.CREATED, Kind.RESPECIFIED, Kind.REFITTED)
+"""Events that give the bandit a spec."""
+
+
+class Challenge(NamedTuple):
+    """A challenger of the bandit's policy."""
+
+    spec: BanditSpec
+    seq: int
+    """The number of the event that started it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +58,17 @@ class Asked:
     decision: Decision
     time: float
     """When it was taken, in seconds since 1970."""
+
+    @property
+    def action(self) -> object:
+        """What to do: a route, a slate, or the ids of the chosen arms."""
+        decision = self.decision
+        action = decision.action
+        if isinstance(action, np.ndarray) and np.array_equal(
+            action, decision.positions
+        ):
+            return decision.ids(self.offer)  # the arms themselves are the action
+        return action
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +96,8 @@ class OpenDecision:
     time: float
     unseen: set[int] = field(default_factory=set)
     """Positions of the arms without a reward so far."""
+    count: int | None = None
+    """Arms that were chosen; ``None`` where a snapshot does not say it."""
 
 
 class Fold:
@@ -76,10 +105,12 @@ class Fold:
 
     Args:
         log: Where its events are.
+        spec: A spec to fold the events with, whatever spec the bandit had; ``None``: the bandit's.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, spec: BanditSpec | None = None) -> None:
         self._log = log
+        self._has_own_spec = spec is not None
         self.seq = 0
         self.steps = 0
         """Rounds so far: decisions, and batches of history."""
@@ -88,8 +119,13 @@ class Fold:
         self._waiting: list[Lesson] = []  # until earlier decisions have their rewards
         self.named: Arms | None = None
         self.last_action: object = None
+        self._recent: OrderedDict[str, Asked] = OrderedDict()  # by id, the oldest first
+        self.challenge: Challenge | None = None
         self.spec: BanditSpec
         self.policy: Policy
+        if spec is not None:
+            self.spec = spec
+            self.policy = spec.build_policy()
 
     # --- reading the journal ---------------------------------------------------------------
 
@@ -116,6 +152,26 @@ class Fold:
         for event in self._log.events(after=self.seq):
             self.apply(event)
 
+    def next_event(self, kind: Kind, key: str, body: Mapping[str, Any]) -> Event:
+        """The event that may be applied next.
+
+        Args:
+            kind: What happened.
+            key: What identifies it.
+            body: Plain JSON.
+        """
+        now = clock.time()
+        return Event(seq=self.seq + 1, key=key, kind=kind, time=now, body=body)
+
+    def numbered_event(self, kind: Kind, body: Mapping[str, Any]) -> Event:
+        """The next event, without an id from outside: it is never repeated.
+
+        Args:
+            kind: What happened.
+            body: Plain JSON.
+        """
+        return self.next_event(kind, f"{kind}/{self.seq + 1}", body)
+
     def apply(self, event: Event) -> None:
         """Fold the next event.
 
@@ -125,11 +181,10 @@ class Fold:
         if event.seq != self.seq + 1:
             raise StateError(f"event {event.seq} cannot follow event {self.seq}")
         match event.kind:
-            case Kind.CREATED:
-                self._set_spec(event)
-            case Kind.RESPECIFIED | Kind.REFITTED:
-                self._set_spec(event)
-                self._learn_again(before=event.seq)
+            case Kind.CREATED | Kind.RESPECIFIED | Kind.REFITTED:
+                self._change_spec(event)
+            case Kind.CHALLENGED:
+                self._change_challenger(event)
             case Kind.NAMED:
                 self.named = self._log.arms(event.body["arms"])
             case Kind.DECIDED:
@@ -142,9 +197,21 @@ class Fold:
                 self._abandon(event.body["decision"])
         self.seq = event.seq
 
-    def _set_spec(self, event: Event) -> None:
+    def _change_spec(self, event: Event) -> None:
+        if self._has_own_spec:
+            return
         self.spec = BanditSpec.from_json(event.body["spec"])
         self.policy = self.spec.build_policy()
+        if event.body.get("switched"):
+            self.challenge = None  # the challenger is the policy now
+        if event.kind is not Kind.CREATED:
+            self._learn_again(before=event.seq)
+
+    def _change_challenger(self, event: Event) -> None:
+        table = event.body["spec"]
+        self.challenge = None
+        if table is not None:
+            self.challenge = Challenge(BanditSpec.from_json(table), event.seq)
 
     def _learn_again(self, before: int) -> None:
         """Teach a new policy everything that happened before an event."""
@@ -156,7 +223,7 @@ class Fold:
         for event in self._log.events():
             if event.seq == before:
                 return
-            if event.kind in (Kind.CREATED, Kind.RESPECIFIED, Kind.REFITTED):
+            if event.kind in SPEC_KINDS or event.kind is Kind.CHALLENGED:
                 self.seq = event.seq
             else:
                 self.apply(event)
@@ -180,14 +247,15 @@ class Fold:
         offer = Offer(step=self.steps + 1, arms=arms, structure=structure, time=time)
         return offer.after(self.last_action)
 
-    def decide(self, offer: Offer) -> Decision:
+    def decide(self, offer: Offer, policy: Policy | None = None) -> Decision:
         """What the policy decides; nothing changes.
 
         Args:
             offer: The offer of the next round.
+            policy: Another policy that decides; ``None``: that of the bandit.
         """
         rng = stream(self.spec.seed, DECIDE, offer.step)
-        return self.policy.decide(offer, rng)
+        return (policy or self.policy).decide(offer, rng)
 
     def asked(self, event: Event) -> Asked:
         """The decision that an event recorded.
@@ -196,6 +264,9 @@ class Fold:
             event: An event ``decided``.
         """
         body = event.body
+        recent = self.recent(body["id"])
+        if recent is not None:
+            return recent
         decision: Decision = from_json(body["decision"])
         offer = Offer(
             step=decision.step,
@@ -204,7 +275,37 @@ class Fold:
             time=body["time"],
         )
         offer = offer.after(from_json(body["previous_action"]))
-        return Asked(body["id"], offer, decision, event.time)
+        asked = Asked(body["id"], offer, decision, event.time)
+        # As it was read, not as it was decided: after a restart the same arrays are learned from.
+        self._remember(asked)
+        return asked
+
+    def recent(self, decision_id: str) -> Asked | None:
+        """A decision that is in memory: most rewards are of decisions taken lately.
+
+        Args:
+            decision_id: Its id.
+        """
+        return self._recent.get(decision_id)
+
+    def _remember(self, asked: Asked) -> None:
+        """Keep a decision in memory for a while."""
+        self._recent[asked.id] = asked
+        if len(self._recent) > _MOST_RECENT:
+            self._recent.popitem(last=False)
+
+    def is_untouched(self, decision_id: str) -> bool:
+        """Whether a decision awaits all of its rewards: then the journal has none of them.
+
+        Args:
+            decision_id: Its id.
+        """
+        waiting = self.open.get(decision_id)
+        return waiting is not None and len(waiting.unseen) == waiting.count
+
+    def pending_digest(self) -> str:
+        """The ids of the decisions that await rewards, as a digest: there may be thousands."""
+        return digest("\n".join(self.open).encode())
 
     def find(self, decision_id: str) -> Asked | None:
         """A decision of any age; ``None`` if there is none with this id.
@@ -212,6 +313,9 @@ class Fold:
         Args:
             decision_id: Its id.
         """
+        recent = self.recent(decision_id)
+        if recent is not None:
+            return recent
         event = self._log.event(decided_key(decision_id))
         return None if event is None else self.asked(event)
 
@@ -225,13 +329,15 @@ class Fold:
         self.steps = decision.step
         self.last_action = decision.action
         unseen = set(decision.positions.tolist())
-        self.open[asked.id] = OpenDecision(decision.step, asked.time, unseen)
+        self.open[asked.id] = OpenDecision(
+            decision.step, asked.time, unseen, count=len(unseen)
+        )
 
     def _abandon(self, decision_id: str) -> None:
         abandoned = self.open.pop(decision_id, None)
         if abandoned is None:
             return
-        if isinstance(self.policy, Learner):
+        if isinstance(self.policy, Learner | Exploring):
             self.policy.give_up(abandoned.step)
         self._learn_waiting()
 
@@ -319,7 +425,9 @@ class Fold:
 
     def _learn(self, lesson: Lesson) -> None:
         rng = stream(self.spec.seed, LEARN, lesson.seq)
-        self.policy.learn(lesson.offer, lesson.decision, lesson.feedback, rng)
+        # What it carries was committed; a policy of another spec may know nothing of it.
+        decision = replace(lesson.decision, carry=None)
+        self.policy.learn(lesson.offer, decision, lesson.feedback, rng)
 
     def _mark_seen(self, decision_id: str, feedback: Feedback) -> None:
         waiting = self.open.get(decision_id)
@@ -347,6 +455,9 @@ class Fold:
             "waiting": [lesson.seq for lesson in self._waiting],
             "last_action": to_json(self.last_action),
         }
+        if self.challenge is not None:
+            scalars["challenger"] = self.challenge.spec.as_json()
+            scalars["challenged"] = self.challenge.seq
         if self.named is not None:
             scalars["named"] = list(self.named.ids)
             arrays["named"] = self.named.features
@@ -368,6 +479,9 @@ class Fold:
         self.steps = state.scalar("steps")
         self.last_action = from_json(state.scalar("last_action"))
         self._restore_decisions(state)
+        if "challenger" in state.scalars:
+            challenger = BanditSpec.from_json(state.scalar("challenger"))
+            self.challenge = Challenge(challenger, state.scalar("challenged"))
         if "named" in state.arrays:
             ids = state.scalar("named")
             self.named = Arms(ids=ids, features=state.array("named"))

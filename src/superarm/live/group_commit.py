@@ -47,6 +47,10 @@ class GroupCommit:
         self._changed = Condition()
         self._failed: dict[int, SuperarmError] = {}  # by bandit, until it is reset
         self._closing = False
+        self.count = 0
+        """Transactions so far."""
+        self.appended = 0
+        """Appends that they stored."""
         self._writer = Thread(target=self._write, name="superarm-journal", daemon=True)
         self._writer.start()
 
@@ -69,6 +73,10 @@ class GroupCommit:
             self._queue.append(waiting)
             self._changed.notify()
         return waiting.durable
+
+    def waiting(self) -> int:
+        """Appends that wait for a transaction."""
+        return len(self._queue)
 
     def reset(self, bandit: int) -> None:
         """Accept events of a bandit again, once it has been read from the journal anew.
@@ -112,6 +120,8 @@ class GroupCommit:
         except Exception as error:  # whatever a database driver may raise
             self._fail(group, StorageError(f"the journal cannot be written: {error}"))
         else:
+            self.count += 1
+            self.appended += len(group)
             for waiting in group:
                 waiting.durable.set_result(None)
 

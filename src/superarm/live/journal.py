@@ -1,13 +1,15 @@
 """The journal: where events are stored, and how they become durable.
 
-A :class:`Journal` is a database with four tables:
+A :class:`Journal` is a database with these tables:
 
 ==============  ============================================  =====================================
-``bandits``     id, tenant, name, spec, created               one row a bandit
+``bandits``     id, tenant, name, created                     one row a bandit
 ``events``      bandit, seq, key, kind, time, body            append-only; (bandit, seq) and
                                                               (bandit, key) are unique
 ``blobs``       hash, bytes                                   offers, each stored once
 ``snapshots``   bandit, seq, bytes                            disposable: they only make restarts fast
+``tokens``      hash, tenant, name, scopes, created           who may use a service
+``processes``   id, address, seen                             who serves; in PostgreSQL only
 ==============  ============================================  =====================================
 
 Because (bandit, seq) is the primary key, an owner that lost its bandit to another process cannot append:
@@ -19,13 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
 
-from superarm.core.errors import SuperarmError
+from superarm.core.errors import ConflictError, StateError, SuperarmError
 
 from .events import Event
 
-SCHEMA = 1
+SCHEMA = 2
 """The version of the tables."""
 
 
@@ -44,6 +47,25 @@ class BanditRow(NamedTuple):
     tenant: str
     name: str
     created: float  # seconds since 1970
+
+
+class TokenRow(NamedTuple):
+    """A token of a service's user. The token itself is known to its user alone."""
+
+    hash: str
+    tenant: str
+    name: str
+    scopes: str  # words separated by spaces
+    created: float  # seconds since 1970
+
+
+class ProcessRow(NamedTuple):
+    """A process that serves the bandits of a storage."""
+
+    id: str
+    address: str
+    """Where other processes reach it."""
+    seen: float  # seconds since 1970, by the clock of the database
 
 
 class Snapshot(NamedTuple):
@@ -68,6 +90,10 @@ class Append:
 
 class Journal(Protocol):
     """Storage of events, durable when a method returns."""
+
+    @property
+    def url(self) -> str:
+        """The URL of the storage, without a password."""
 
     def create(self, tenant: str, name: str, first: Event) -> BanditRow:
         """Add a bandit with its first event.
@@ -96,6 +122,49 @@ class Journal(Protocol):
             tenant: Whose bandits.
         """
 
+    def newest(self, most: int) -> list[BanditRow]:
+        """The bandits of all tenants that were created last.
+
+        Args:
+            most: How many, at most.
+        """
+
+    def find_decision(self, tenant: str, key: str) -> list[BanditRow]:
+        """The bandits that have a decision with this key, by name.
+
+        Args:
+            tenant: Whose bandits.
+            key: The key of the event ``decided``.
+        """
+
+    def add_token(self, token: TokenRow) -> None:
+        """Store a token.
+
+        Args:
+            token: The token, hashed.
+
+        Raises:
+            ConflictError: The tenant has a token of this name.
+        """
+
+    def find_token(self, token_hash: str) -> TokenRow | None:
+        """A token by its hash; ``None`` if there is none.
+
+        Args:
+            token_hash: The hash.
+        """
+
+    def tokens(self) -> list[TokenRow]:
+        """All tokens, by tenant and name."""
+
+    def remove_token(self, tenant: str, name: str) -> bool:
+        """Remove a token; whether there was one.
+
+        Args:
+            tenant: Whose token it is.
+            name: Its name.
+        """
+
     def append(self, appends: Sequence[Append]) -> None:
         """Store events, of several bandits perhaps, in one transaction: all of them or none.
 
@@ -103,8 +172,10 @@ class Journal(Protocol):
             appends: The events; those of one bandit in order.
 
         Raises:
-            StaleOwnerError: An event has a number or key that is in the journal already.
-            StorageError: The storage cannot be written.
+            StaleOwnerError: An event has a number or key that is in the journal already, or there is
+                no such bandit.
+            StorageError: The storage cannot be written. Where the connection to it was lost, the
+                events may be stored nevertheless: read them again before you repeat them.
         """
 
     def events(self, bandit: int, after: int = 0) -> Iterator[Event]:
@@ -137,5 +208,107 @@ class Journal(Protocol):
             bandit: The id of the bandit.
         """
 
+    def check(self) -> list[str]:
+        """Look for damage; one sentence for each problem, none if all is well."""
+
+    def backup(self, path: str | Path) -> None:
+        """Copy the journal to a file, as it is now.
+
+        Args:
+            path: The new file.
+
+        Raises:
+            ConflictError: The file exists already.
+            InputError: This storage has its own tool for backups.
+            StorageError: The file cannot be written.
+        """
+
     def close(self) -> None:
         """Release the storage."""
+
+
+@runtime_checkable
+class Membership(Protocol):
+    """Who serves the bandits of a storage that several processes share."""
+
+    def heartbeat(self, process: str, address: str) -> None:
+        """Record that a process is alive now.
+
+        Args:
+            process: Its id.
+            address: Where other processes reach it.
+        """
+
+    def leave(self, process: str) -> None:
+        """Remove a process that stops.
+
+        Args:
+            process: Its id.
+        """
+
+    def processes(self, max_age_seconds: float) -> list[ProcessRow]:
+        """The processes that were alive lately, by id.
+
+        Args:
+            max_age_seconds: How long ago, at most, by the clock of the database.
+        """
+
+
+# --- messages that every journal needs -----------------------------------------------------
+
+
+def too_new(where: str, schema: int) -> StateError:
+    """The error for a storage that a later version of superarm wrote.
+
+    Args:
+        where: The storage.
+        schema: Its schema.
+    """
+    return StateError(
+        f"{where} has schema {schema}, but this version of superarm reads up to schema {SCHEMA}; "
+        "upgrade superarm"
+    )
+
+
+def outdated(where: str, url: str, schema: int) -> StateError:
+    """The error for a storage that an earlier version of superarm wrote.
+
+    Args:
+        where: The storage.
+        url: Its URL, for the advice.
+        schema: Its schema.
+    """
+    return StateError(
+        f"{where} has schema {schema}, but this version of superarm needs schema {SCHEMA}; make a "
+        f"backup, then run `superarm storage upgrade {url}`"
+    )
+
+
+def bandit_exists(name: str) -> ConflictError:
+    """The error for a second bandit of the same name.
+
+    Args:
+        name: The name.
+    """
+    return ConflictError(
+        f"there is already a bandit named {name!r}; load it, or choose another name"
+    )
+
+
+def stale_owner() -> StaleOwnerError:
+    """The error for events that do not follow those in the journal."""
+    return StaleOwnerError(
+        "this bandit's journal has events that this process did not write; load it again"
+    )
+
+
+def token_exists(token: TokenRow) -> ConflictError:
+    """The error for a second token of the same name.
+
+    Args:
+        token: The second one.
+    """
+    return ConflictError(
+        f"tenant {token.tenant!r} has a token {token.name!r} already; remove it, or choose another "
+        "name"
+    )

@@ -99,9 +99,13 @@ class Log:
         with self._lock:
             self._queued.pop(key, None)
 
+    def barrier(self) -> Future[None]:
+        """A future that is done when every event that is queued now is durable."""
+        return self._commits.submit(Append(self._bandit, []))
+
     def flush(self) -> None:
         """Wait until every queued event is durable."""
-        self._commits.submit(Append(self._bandit, [])).result()
+        self.barrier().result()
 
     def reset(self) -> None:
         """Accept events again after a failure."""

@@ -13,8 +13,8 @@ from superarm.core import Floats
 from superarm.core.errors import InputError
 from superarm.core.registry import build, spec_of
 from superarm.core.streams import stream
-from superarm.policies import IndexPolicy
-from superarm.posteriors.fitting import FitResult, fit_kernel
+from superarm.policies.exploring import index_policy_of
+from superarm.posteriors.fitting import fit_kernel
 
 from .fold import Lesson
 from .spec import BanditSpec
@@ -24,10 +24,12 @@ _ROLE = "refit"
 
 
 class Refit(NamedTuple):
-    """The result of a fit, and the spec with it."""
+    """The result of a fit."""
 
-    result: FitResult
+    log_marginal_likelihood: float
+    """Of the rewards that were fitted, nats."""
     spec: BanditSpec
+    """The spec with the fitted kernel, noise and mean."""
 
 
 def fit_policy(
@@ -41,9 +43,10 @@ def fit_policy(
         lessons: Everything that was learned.
         seq: The number of the event that will record the fit.
     """
-    if not isinstance(policy, IndexPolicy):
+    learner = index_policy_of(policy)
+    if learner is None:
         raise InputError(f"{type(policy).__name__} has no hyper-parameters to fit")
-    posterior: Any = policy.posterior
+    posterior: Any = learner.posterior
     parameters = posterior.parameters()
     if "kernel" not in parameters:
         raise InputError(f"{type(posterior).__name__} has no kernel to fit")
@@ -77,8 +80,11 @@ def fit_policy(
         fitted["mean"] = result.mean
     posterior_spec = {**spec_of(posterior), **fitted}
     build("posterior", posterior_spec)  # raises before anything changes
-    policy_spec = {**spec_of(policy), "posterior": posterior_spec}
-    return Refit(result, replace(spec, policy=policy_spec))
+    policy_spec = {**spec_of(learner), "posterior": posterior_spec}
+    if learner is not policy:
+        policy_spec = {**spec_of(policy), "policy": policy_spec}
+    fitted_spec = replace(spec, policy=policy_spec)
+    return Refit(result.log_marginal_likelihood, fitted_spec)
 
 
 def _data(posterior: Any, lessons: Iterable[Lesson]) -> tuple[NDArray[Any], Floats]:

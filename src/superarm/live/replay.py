@@ -33,19 +33,22 @@ class Replay:
         return not self.differences
 
 
-def verify(log: Log, report: Callable[[Replay], None] | None = None) -> Replay:
+def verify(
+    log: Log, report: Callable[[Replay], None] | None = None, decide: bool = True
+) -> Replay:
     """Fold all events without a snapshot; decide at every recorded decision, and compare.
 
     Args:
         log: The journal of a bandit.
         report: Called after every event, to show progress.
+        decide: Whether to decide again; otherwise the events are only folded.
     """
     fold = Fold(log)
     replay = Replay()
     for event in log.events():
         if event.kind is Kind.DECIDED:
             replay.decisions += 1
-            difference = _difference(fold, event)
+            difference = _difference(fold, event) if decide else None
             if difference is not None:
                 replay.differences.append(difference)
         fold.apply(event)
@@ -61,6 +64,9 @@ def _difference(fold: Fold, event: Event) -> str | None:
     recorded = asked.decision
     decided = fold.decide(asked.offer)
     where = f"event {event.seq}, decision {asked.id!r}"
+    pending = event.body.get("pending")  # not in events of the first version
+    if pending is not None and pending != fold.pending_digest():
+        return f"{where}: other decisions awaited rewards than now"
     if recorded.positions.tolist() != decided.positions.tolist():
         return (
             f"{where}: recorded {recorded.ids(asked.offer)}, "

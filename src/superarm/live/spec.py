@@ -46,21 +46,29 @@ class BanditSpec:
             as_positive(self.max_age, "max_age")
 
     @classmethod
-    def from_user(cls, spec: Any) -> BanditSpec:
+    def from_user(cls, spec: Any, default: BanditSpec | None = None) -> BanditSpec:
         """The spec that a user wrote: a policy, the spec of one, or a table with ``policy``.
 
         Args:
             spec: What the user wrote.
+            default: Where everything else comes from if the user wrote a policy alone.
         """
         if isinstance(spec, BanditSpec):
             return spec
-        if isinstance(spec, Mapping) and "policy" in spec:
+        # A policy that wraps another has a policy and a name.
+        if isinstance(spec, Mapping) and "policy" in spec and "name" not in spec:
             return cls.from_json(spec)
         if isinstance(spec, Mapping):
-            return cls(policy=dict(spec))
+            policy = dict(spec)
+            return (
+                cls(policy=policy) if default is None else default.with_policy(policy)
+            )
         if isinstance(spec, Policy):
+            policy = spec_of(spec)
+            if default is not None:
+                return default.with_policy(policy)
             encoding = getattr(spec, "encoding", None)
-            return cls(policy=spec_of(spec), encoding=encoding)
+            return cls(policy=policy, encoding=encoding)
         raise SpecError(
             "spec must be a policy or a table such as "
             f"{{'name': 'index', 'posterior': …, 'rule': …, 'oracle': …}}, got {spec!r:.60}"
@@ -71,8 +79,10 @@ class BanditSpec:
         """The spec in a journal or a request.
 
         Args:
-            table: What :meth:`as_json` returned.
+            table: What :meth:`as_json` returned, or a policy alone.
         """
+        if "name" in table:  # a policy has a name, the spec of a bandit has none
+            table = {"policy": table}
         check_table(table, _KINDS, "the spec of a bandit", required=["policy"])
         values = dict(table)
         values["policy"] = from_json(table["policy"])

@@ -1,86 +1,72 @@
 """A journal in one SQLite file.
 
 The file is in WAL mode with ``synchronous=FULL``: a commit returns when the disk has confirmed it.
-Exactly one connection in exactly one process uses the file. A second process is refused, because
-releases of SQLite before 3.51.3 can corrupt a WAL that two connections write, and because a bandit has
-one owner.
+Exactly one process uses the file, and exactly one of its connections writes and checkpoints. A second
+process is refused, because releases of SQLite before 3.51.3 can corrupt a WAL that two connections
+write, and because a bandit has one owner. Another connection only reads, so that nobody who reads
+waits for the disk.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import RLock
+from threading import Lock
 from typing import Any, BinaryIO
+from uuid import uuid4
 
-from superarm.core.errors import ConflictError, FileError, StateError
+from superarm.core.errors import ConflictError, FileError, InputError, StateError
 from superarm.core.files import open_locked, require_regular
 
-from .events import Event, Kind, decode_body, encode_body
+from .events import Event, encode_body
 from .journal import (
     SCHEMA,
     Append,
     BanditRow,
-    Snapshot,
-    StaleOwnerError,
     StorageError,
+    TokenRow,
+    bandit_exists,
+    outdated,
+    stale_owner,
+    token_exists,
+    too_new,
 )
+from .sql_journal import SQLJournal
+from .sqlite_schema import STEPS
 
 _APPLICATION = 0x5375416D  # "SuAm": marks a file as ours
-_PAGE = 1000  # events read at a time
-_TABLES = """
-CREATE TABLE bandits (
-    id INTEGER PRIMARY KEY,
-    tenant TEXT NOT NULL,
-    name TEXT NOT NULL,
-    created REAL NOT NULL,
-    UNIQUE (tenant, name)
-) STRICT;
-CREATE TABLE events (
-    bandit INTEGER NOT NULL REFERENCES bandits (id),
-    seq INTEGER NOT NULL,
-    key TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    time REAL NOT NULL,
-    body TEXT NOT NULL,
-    PRIMARY KEY (bandit, seq)
-) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX event_keys ON events (bandit, key);
-CREATE TABLE blobs (
-    hash TEXT PRIMARY KEY,
-    bytes BLOB NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE snapshots (
-    bandit INTEGER PRIMARY KEY REFERENCES bandits (id),
-    seq INTEGER NOT NULL,
-    bytes BLOB NOT NULL
-) STRICT;
-"""
 
 
-class SQLiteJournal:
+class SQLiteJournal(SQLJournal):
     """A journal in a file of its own; see :class:`~superarm.live.journal.Journal`.
 
     Args:
         path: The file; it is created if it does not exist.
+        upgrade: Whether to bring a file of an earlier version up to date; otherwise it is refused.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, upgrade: bool = False) -> None:
         self.path = Path(path)
-        self._lock = RLock()  # one thread uses the connection at a time
+        self._writing = Lock()  # one thread uses a connection at a time
+        self._reading = Lock()
+        super().__init__(url=f"sqlite:///{path}", where=str(path))
         self._owner = _own(self.path)
         try:
-            self._connection = _connect(self.path)
+            self._writer = _connect(self.path, upgrade)
+            self._reader = _connect_reader(self.path)
         except BaseException:
             self._owner.close()
             raise
 
     def close(self) -> None:
         """Close the file, which another process may then open."""
-        with self._lock:
-            self._connection.close()
+        with self._writing, self._reading:
+            self._reader.close()
+            self._writer.close()  # the last to close: it alone checkpoints
             self._owner.close()
 
     # --- bandits ---------------------------------------------------------------------------
@@ -100,33 +86,42 @@ class SQLiteJournal:
                     (tenant, name, first.time),
                 )
             except sqlite3.IntegrityError:
-                raise ConflictError(
-                    f"there is already a bandit named {name!r}; load it, or choose another name"
-                ) from None
+                raise bandit_exists(name) from None
             number = cursor.lastrowid
             assert number is not None
             _insert_events(connection, Append(number, [first]))
         return BanditRow(number, tenant, name, first.time)
 
-    def find(self, tenant: str, name: str) -> BanditRow | None:
-        """A bandit by name; ``None`` if there is none.
+    # --- tokens ----------------------------------------------------------------------------
+
+    def add_token(self, token: TokenRow) -> None:
+        """Store a token.
 
         Args:
-            tenant: Whose bandit it is.
+            token: The token, hashed.
+        """
+        with self._transaction() as connection:
+            try:
+                connection.execute(
+                    "INSERT INTO tokens (hash, tenant, name, scopes, created) "
+                    "VALUES (?, ?, ?, ?, ?)",
+                    token,
+                )
+            except sqlite3.IntegrityError:
+                raise token_exists(token) from None
+
+    def remove_token(self, tenant: str, name: str) -> bool:
+        """Remove a token; whether there was one.
+
+        Args:
+            tenant: Whose token it is.
             name: Its name.
         """
-        query = "SELECT id, tenant, name, created FROM bandits WHERE tenant = ? AND name = ?"
-        row = self._first_row(query, (tenant, name))
-        return None if row is None else BanditRow(*row)
-
-    def bandits(self, tenant: str) -> list[BanditRow]:
-        """All bandits of a tenant, by name.
-
-        Args:
-            tenant: Whose bandits.
-        """
-        query = "SELECT id, tenant, name, created FROM bandits WHERE tenant = ? ORDER BY name"
-        return [BanditRow(*row) for row in self._rows(query, (tenant,))]
+        with self._transaction() as connection:
+            cursor = connection.execute(
+                "DELETE FROM tokens WHERE tenant = ? AND name = ?", (tenant, name)
+            )
+        return cursor.rowcount > 0
 
     # --- events ----------------------------------------------------------------------------
 
@@ -137,102 +132,73 @@ class SQLiteJournal:
             appends: The events; those of one bandit in order.
         """
         with self._transaction() as connection:
-            for append in appends:
-                _insert_blobs(connection, append)
-                _insert_events(connection, append)
-                _insert_snapshot(connection, append)
+            try:
+                for append in appends:
+                    _insert_blobs(connection, append)
+                    _insert_events(connection, append)
+                    _insert_snapshot(connection, append)
+            except sqlite3.IntegrityError:
+                raise stale_owner() from None
 
-    def events(self, bandit: int, after: int = 0) -> Iterator[Event]:
-        """The events of a bandit in order.
+    # --- damage and backups ----------------------------------------------------------------
 
-        Args:
-            bandit: The id of the bandit.
-            after: The number of the event to start after.
-        """
-        query = (
-            "SELECT seq, key, kind, time, body FROM events "
-            "WHERE bandit = ? AND seq > ? ORDER BY seq LIMIT ?"
-        )
-        last = after
-        while True:
-            # A page at a time, so that others can write in between.
-            page = self._rows(query, (bandit, last, _PAGE))
-            for row in page:
-                event = self._event(row)
-                if event.seq != last + 1:
-                    raise StateError(
-                        f"{self.path} is damaged: event {last + 1} of bandit {bandit} is missing; "
-                        "restore a backup"
-                    )
-                last = event.seq
-                yield event
-            if len(page) < _PAGE:
-                return
+    def check(self) -> list[str]:
+        """Look for damage; one sentence for each problem, none if all is well."""
+        try:
+            file_problems = self._file_problems()
+            return [*file_problems, *super().check()]
+        except StateError as error:  # so damaged that it cannot be read
+            return [str(error)]
 
-    def event(self, bandit: int, key: str) -> Event | None:
-        """The event with a key; ``None`` if there is none.
-
-        Args:
-            bandit: The id of the bandit.
-            key: The key.
-        """
-        query = (
-            "SELECT seq, key, kind, time, body FROM events WHERE bandit = ? AND key = ?"
-        )
-        row = self._first_row(query, (bandit, key))
-        return None if row is None else self._event(row)
-
-    def _event(self, row: tuple[Any, ...]) -> Event:
-        seq, key, kind, time, body = row
-        where = f"{self.path}: event {seq}"
-        return Event(
-            seq=seq,
-            key=key,
-            kind=Kind(kind),
-            time=time,
-            body=decode_body(body, where),
-        )
-
-    # --- blobs and snapshots ---------------------------------------------------------------
-
-    def blob(self, name: str) -> bytes:
-        """A blob by its hash.
-
-        Args:
-            name: Its hash.
-        """
-        row = self._first_row("SELECT bytes FROM blobs WHERE hash = ?", (name,))
-        if row is None:
-            raise StateError(
-                f"{self.path} is damaged: blob {name[:12]}… is missing; restore a backup"
+    def _file_problems(self) -> list[str]:
+        """Damage that SQLite itself finds."""
+        problems = []
+        for (message,) in self._rows("PRAGMA integrity_check"):
+            if message != "ok":
+                problems.append(f"{self.path}: {message}")
+        for table, _, parent, _ in self._rows("PRAGMA foreign_key_check"):
+            problems.append(
+                f"{self.path}: a row of {table} refers to {parent} that are missing"
             )
-        data: bytes = row[0]
-        return data
+        return problems
 
-    def snapshot(self, bandit: int) -> Snapshot | None:
-        """The last snapshot of a bandit; ``None`` if there is none.
+    def backup(self, path: str | Path) -> None:
+        """Copy the journal to a file, as it is now. Writers wait until it is copied.
+
+        The file appears when it is complete and on disk.
 
         Args:
-            bandit: The id of the bandit.
+            path: The new file.
         """
-        query = "SELECT seq, bytes FROM snapshots WHERE bandit = ?"
-        row = self._first_row(query, (bandit,))
-        return None if row is None else Snapshot(*row)
+        target = Path(path)
+        if os.path.lexists(target):
+            raise ConflictError(f"{target} exists already; name another file")
+        if not target.parent.is_dir():
+            raise InputError(f"{target.parent} is no folder; create it first")
+        partial = target.with_name(f".{target.name}.{uuid4().hex}.partial")
+        try:
+            with self._writing:
+                self._writer.execute("VACUUM INTO ?", (str(partial),))
+            _flush_file(partial)
+            partial.rename(target)
+            _flush_folder(target.parent)
+        except (sqlite3.DatabaseError, OSError) as error:
+            raise StorageError(
+                f"the backup {target} cannot be written: {error}"
+            ) from error
+        finally:
+            partial.unlink(missing_ok=True)
 
     # --- the connection --------------------------------------------------------------------
 
-    def _rows(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        with self._lock, _explained(self.path):
-            return self._connection.execute(query, values).fetchall()
-
-    def _first_row(self, query: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        rows = self._rows(query, values)
-        return rows[0] if rows else None
+    def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        with self._reading, _explained(self.path):
+            return self._reader.execute(query, values).fetchall()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, _explained(self.path):
-            connection = self._connection
+        with self._writing, _explained(self.path):
+            connection = self._writer
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection
@@ -249,15 +215,10 @@ def _insert_events(connection: sqlite3.Connection, append: Append) -> None:
         body = encode_body(event.body)
         row = (append.bandit, event.seq, event.key, event.kind, event.time, body)
         rows.append(row)
-    try:
-        connection.executemany(
-            "INSERT INTO events (bandit, seq, key, kind, time, body) VALUES (?, ?, ?, ?, ?, ?)",
-            rows,
-        )
-    except sqlite3.IntegrityError:
-        raise StaleOwnerError(
-            "this bandit's journal has events that this process did not write; load it again"
-        ) from None
+    connection.executemany(
+        "INSERT INTO events (bandit, seq, key, kind, time, body) VALUES (?, ?, ?, ?, ?, ?)",
+        rows,
+    )
 
 
 def _insert_blobs(connection: sqlite3.Connection, append: Append) -> None:
@@ -277,6 +238,23 @@ def _insert_snapshot(connection: sqlite3.Connection, append: Append) -> None:
     )
 
 
+def _flush_file(path: Path) -> None:
+    """Wait until a file is on disk."""
+    with path.open("r+b") as file:
+        os.fsync(file.fileno())
+
+
+def _flush_folder(path: Path) -> None:
+    """Wait until the names of a folder's files are on disk."""
+    if sys.platform == "win32":  # which cannot open folders
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 # --- opening a file ------------------------------------------------------------------------
 
 
@@ -287,14 +265,14 @@ def _own(path: Path) -> BinaryIO:
         return open_locked(lock_path, wait=False)
     except BlockingIOError:
         raise ConflictError(
-            f"another process uses {path}, which only one process can open; stop the other, or "
-            "name another file"
+            f"another process uses {path}, which only one process can open; stop the other, or let "
+            "it be `superarm serve` and connect with superarm.client"
         ) from None
     except OSError as error:
         raise StorageError(f"{path} cannot be opened: {error.strerror}") from None
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, upgrade: bool) -> sqlite3.Connection:
     """Open the file, and create the tables in a new one."""
     if path.exists():
         require_regular(path)
@@ -303,32 +281,48 @@ def _connect(path: Path) -> sqlite3.Connection:
             path, isolation_level=None, check_same_thread=False
         )
         try:
-            _prepare(connection, path)
+            _prepare(connection, path, upgrade)
         except BaseException:
             connection.close()
             raise
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    schema = _pragma(connection, "user_version")
-    application = _pragma(connection, "application_id")
-    is_new = not connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-    if not is_new and application != _APPLICATION:
-        raise FileError(f"{path} is a database of another program; name another file")
-    if schema > SCHEMA:
-        raise StateError(
-            f"{path} has schema {schema}, but this version of superarm reads schema {SCHEMA}; "
-            "upgrade superarm"
+def _connect_reader(path: Path) -> sqlite3.Connection:
+    """Another connection to a file that is open, which never writes."""
+    with _explained(path):
+        connection = sqlite3.connect(
+            path, isolation_level=None, check_same_thread=False
         )
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, upgrade: bool) -> None:
+    is_new = not connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    schema = 0 if is_new else _schema_of(connection, path)
+    if not is_new and schema < SCHEMA and not upgrade:
+        raise outdated(str(path), f"sqlite:///{path}", schema)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
-    if is_new:
+    if schema < SCHEMA:
+        steps = " ".join(STEPS[schema:])
         connection.executescript(
-            f"BEGIN; {_TABLES} PRAGMA application_id = {_APPLICATION}; "
+            f"BEGIN; {steps} PRAGMA application_id = {_APPLICATION}; "
             f"PRAGMA user_version = {SCHEMA}; COMMIT;"
         )
+
+
+def _schema_of(connection: sqlite3.Connection, path: Path) -> int:
+    """The schema of a file that has tables."""
+    if _pragma(connection, "application_id") != _APPLICATION:
+        raise FileError(f"{path} is a database of another program; name another file")
+    schema = _pragma(connection, "user_version")
+    if schema > SCHEMA:
+        raise too_new(str(path), schema)
+    return schema
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from threading import Lock
 from typing import Self
 from weakref import WeakValueDictionary
 
-from superarm.core.errors import InputError
+from superarm.core.errors import InputError, require_extra
 from superarm.core.inputs import require_type
 
 from .group_commit import GroupCommit
@@ -14,18 +15,21 @@ from .journal import Journal
 from .sqlite_journal import SQLiteJournal
 
 _SQLITE = "sqlite:///"
+_POSTGRES = ("postgresql://", "postgres://")
 
 
 class Storage:
     """A journal that is open, with its writer.
 
     Args:
-        url: Where the journal is: ``sqlite:///FILE``.
+        url: Where the journal is: ``sqlite:///FILE`` or
+            ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE``.
+        upgrade: Whether to bring a storage of an earlier version up to date; otherwise it is refused.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, upgrade: bool = False) -> None:
         self.url = url
-        self.journal = _open_journal(url)
+        self.journal = _open_journal(url, upgrade)
         self.commits = GroupCommit(self.journal)
         self.closed = False
         self._lock = Lock()
@@ -58,17 +62,32 @@ def open_storage(storage: str | Storage) -> Storage:
     if isinstance(storage, Storage):
         return storage
     require_type(storage, str, "storage", ", such as 'sqlite:///bandits.db'")
+    place = _place(storage)
     with _opening:
-        opened = _opened.get(storage)
+        opened = _opened.get(place)
         if opened is None or opened.closed:
             opened = Storage(storage)
-            _opened[storage] = opened
+            _opened[place] = opened
         return opened
 
 
-def _open_journal(url: str) -> Journal:
+def _place(url: str) -> str:
+    """What two URLs of one storage have in common: a file is the same from any folder."""
+    if url.startswith(_SQLITE):
+        return _SQLITE + os.path.realpath(url.removeprefix(_SQLITE))
+    return url
+
+
+def _open_journal(url: str, upgrade: bool) -> Journal:
     if url.startswith(_SQLITE) and len(url) > len(_SQLITE):
-        return SQLiteJournal(url.removeprefix(_SQLITE))
+        return SQLiteJournal(url.removeprefix(_SQLITE), upgrade=upgrade)
+    if url.startswith(_POSTGRES):
+        require_extra("psycopg", "postgres")
+        from .postgres_journal import PostgresJournal
+
+        return PostgresJournal(url, upgrade=upgrade)
+    scheme = url.partition(":")[0]  # the rest may contain a password
     raise InputError(
-        f"storage must be a URL such as 'sqlite:///bandits.db', got {url!r}"
+        "storage must be a URL such as 'sqlite:///bandits.db' or "
+        f"'postgresql://user@host/database', got {scheme!r:.60}…"
     )

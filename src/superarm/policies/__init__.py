@@ -8,6 +8,7 @@ from .drift import r_gp_ucb as r_gp_ucb
 from .drift import tv_gp_ucb as tv_gp_ucb
 from .exp3 import Exp3 as Exp3
 from .exp3 import rexp3 as rexp3
+from .exploring import Exploring as Exploring
 from .from_model import gamma_for as gamma_for
 from .from_model import index_policy as index_policy
 from .from_model import posterior_for as posterior_for

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,8 @@ def select(
     offer: Offer,
     rng: Rng,
     rescore: Rescore | None = None,
-) -> tuple[object, Ints]:
-    """The action and the arms that the oracle selects, all of them on offer and available.
+) -> Selection:
+    """What the oracle selects, checked: all arms are on offer and available.
 
     Args:
         oracle: The oracle.
@@ -85,10 +86,48 @@ def select(
         raise InputError(
             f"{name}.select returned {selection!r:.60}; return a Selection"
         )
-    action, selected, _ = selection
+    action, selected, guarantee = selection
     positions = frozen(as_positions(selected, f"what {name} selected"))
     check_chosen(name, positions, desirability)
     if action is selected:
         # The arms are the action: one array, so that both can only change together.
         action = positions
-    return action, positions
+    return Selection(action, positions, guarantee)
+
+
+# --- super arms of k arms --------------------------------------------------------------------
+
+
+def available_arms(offer: Offer) -> Ints:
+    """Positions of the arms that may be chosen, ascending.
+
+    Args:
+        offer: The arms on offer.
+    """
+    if offer.available is None:
+        return np.arange(len(offer.arms))
+    return np.flatnonzero(offer.available)
+
+
+def is_feasible(offer: Offer, positions: Ints, k: int) -> bool:
+    """Whether these are ``k`` different arms that are on offer and available.
+
+    Args:
+        offer: The arms on offer.
+        positions: Positions of the arms.
+        k: How many arms a super arm has.
+    """
+    chosen = set(positions.tolist())
+    return len(positions) == len(chosen) == k and chosen.issubset(
+        available_arms(offer).tolist()
+    )
+
+
+def count_super_arms(offer: Offer, k: int) -> int:
+    """The number of sets of ``k`` available arms: an integer, so that it cannot overflow.
+
+    Args:
+        offer: The arms on offer.
+        k: How many arms a super arm has.
+    """
+    return math.comb(len(available_arms(offer)), k)

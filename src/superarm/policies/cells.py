@@ -61,12 +61,13 @@ class CellPolicy(Learner):
         with self._lock.lock:
             contexts = self._contexts(offer)
             desirability = self._desirability(contexts, offer.step, as_generator(rng))
-        action, positions = select(self.oracle, desirability, offer, rng)
+        action, positions, guarantee = select(self.oracle, desirability, offer, rng)
         return Decision(
             step=offer.step,
             action=action,
             positions=positions,
             desirability=desirability[positions],
+            guarantee=guarantee,
             version=self.version,
         )
 

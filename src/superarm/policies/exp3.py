@@ -23,7 +23,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Decision, Direction, Feedback, Floats, Offer, Rng, State
+from superarm.core import (
+    Decision,
+    Direction,
+    Feedback,
+    Floats,
+    Ints,
+    Offer,
+    Rng,
+    State,
+)
+from superarm.core.capabilities import KnownPropensity
 from superarm.core.errors import InputError, StateError
 from superarm.core.inputs import (
     LARGEST,
@@ -41,7 +51,7 @@ from superarm.oracles import TopK
 from superarm.posteriors.fixed import FixedArms
 from superarm.posteriors.variances import prior_variance
 
-from .answers import select
+from .answers import is_feasible, select
 from .base import Learner
 from .ledger import check_rewards
 
@@ -56,7 +66,7 @@ class _Weights(NamedTuple):
 
 
 @register("policy", "exp3")
-class Exp3(Learner):
+class Exp3(Learner, KnownPropensity):
     """One arm a round, drawn by weights that rise with rewards; all equal again every ``block`` steps.
 
     A reward of an arm multiplies its weight by exp(γ X/(p K)), where p is the decision's propensity. So
@@ -123,6 +133,36 @@ class Exp3(Learner):
         total = max(p.sum(), smallest)
         return np.asarray(p / total)
 
+    def propensity(self, offer: Offer, positions: Ints) -> float:
+        """Probability of one arm; 0 for several.
+
+        Args:
+            offer: The arms on offer.
+            positions: Positions of the arms, (k,).
+        """
+        if len(positions) != 1:
+            return 0.0
+        return float(self.probabilities(offer)[positions[0]])
+
+    def least_propensity(self, offer: Offer, positions: Ints) -> float:
+        """γ/K for one arm that is available; 0 for any other choice.
+
+        Args:
+            offer: The arms on offer.
+            positions: Positions of the arms, (k,).
+        """
+        if not is_feasible(offer, positions, k=1):
+            return 0.0
+        return self.gamma / len(self.arms)
+
+    def inclusion(self, offer: Offer) -> Floats:
+        """The probability of every arm on offer, (n,).
+
+        Args:
+            offer: The arms on offer.
+        """
+        return self.probabilities(offer)
+
     def _block_of(self, step: int) -> int:
         """The number of the block that a step belongs to."""
         return (step - 1) // self.block
@@ -141,7 +181,7 @@ class Exp3(Learner):
             drawn_arm = as_generator(rng).choice(len(p), p=p)
             desirability[drawn_arm] = 1.0
         desirability[p == 0.0] = -np.inf
-        action, positions = select(TopK(k=1), desirability, offer, rng)
+        action, positions, _ = select(TopK(k=1), desirability, offer, rng)
         return Decision(
             step=offer.step,
             action=action,

@@ -210,7 +210,9 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, ReportsSettings, Resumable):
             desirability = np.where(allowed, desirability, -np.inf)
         # Select.
         rescore = self._rescorer(gains, costs, offer, rng) if self.stepwise else None
-        action, positions = select(self.oracle, desirability, offer, rng, rescore)
+        action, positions, guarantee = select(
+            self.oracle, desirability, offer, rng, rescore
+        )
         return Decision(
             step=offer.step,
             action=action,
@@ -219,6 +221,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, ReportsSettings, Resumable):
             std=_std_at(belief, positions),
             desirability=desirability.take(positions),
             propensity=1.0 if self._decides_without_chance else None,
+            guarantee=guarantee,
             version=version,
             carry=self._ledger.carry(positions, self.posterior, offer),
         )

@@ -8,19 +8,26 @@ from typing import Self
 import numpy as np
 
 from superarm.core import Decision, Feedback, Floats, Ints, Offer, Oracle, Rng, State
-from superarm.core.capabilities import TablePlayer
+from superarm.core.capabilities import KnownPropensity, TablePlayer
 from superarm.core.errors import InputError, StateError
 from superarm.core.inputs import require_part, require_type
 from superarm.core.registry import describe, register
+from superarm.oracles import TopK
 
-from .answers import one_per_arm, select
+from .answers import (
+    available_arms,
+    count_super_arms,
+    is_feasible,
+    one_per_arm,
+    select,
+)
 from .base import SavablePolicy
 from .ledger import check_feedback
-from .scores import KnownCosts, Score, Truth
+from .scores import KnownCosts, Score, Truth, Uniform
 
 
 @register("policy", "score")
-class ScorePolicy(SavablePolicy, TablePlayer):
+class ScorePolicy(SavablePolicy, TablePlayer, KnownPropensity):
     """Selects by a score that does not learn: a benchmark that knows the truth, or chance.
 
     Args:
@@ -57,14 +64,75 @@ class ScorePolicy(SavablePolicy, TablePlayer):
         priced_offer = offer
         if isinstance(self.score, KnownCosts):
             priced_offer = self.score.priced(offer)
-        action, positions = select(self.oracle, desirability, priced_offer, rng)
+        action, positions, guarantee = select(
+            self.oracle, desirability, priced_offer, rng
+        )
         return Decision(
             step=offer.step,
             action=action,
             positions=positions,
             desirability=desirability[positions],
             propensity=self.score.propensity(offer, positions, self.oracle),
+            guarantee=guarantee,
         )
+
+    # --- probabilities of super arms ---------------------------------------------------------
+
+    def propensity(self, offer: Offer, positions: Ints) -> float | None:
+        """Probability of exactly these arms; ``None`` for routes by chance.
+
+        Args:
+            offer: The arms on offer.
+            positions: Positions of the arms, (k,).
+        """
+        if self.deterministic:
+            chosen = self._certain_choice(offer)
+            return float(set(chosen) == set(positions.tolist()))
+        k = self._uniform_size()
+        if k is None:
+            return None
+        return 1 / count_super_arms(offer, k) if is_feasible(offer, positions, k) else 0
+
+    def least_propensity(self, offer: Offer, positions: Ints) -> float:
+        """The propensity by chance, which is the same for all; 0 where there is no chance.
+
+        Args:
+            offer: The arms on offer.
+            positions: Positions of the arms, (k,).
+        """
+        if self.deterministic:
+            return 0.0
+        return self.propensity(offer, positions) or 0.0
+
+    def inclusion(self, offer: Offer) -> Floats | None:
+        """Probability that each arm on offer is among the chosen ones, (n,).
+
+        Args:
+            offer: The arms on offer.
+        """
+        probabilities = np.zeros(len(offer.arms))
+        if self.deterministic:
+            probabilities[self._certain_choice(offer)] = 1.0
+            return probabilities
+        k = self._uniform_size()
+        if k is None:
+            return None
+        available = available_arms(offer)
+        probabilities[available] = k / len(available)
+        return probabilities
+
+    def _certain_choice(self, offer: Offer) -> list[int]:
+        """Positions of the arms that a policy without chance chooses."""
+        unused = np.random.default_rng(0)
+        chosen: list[int] = self.decide(offer, unused).positions.tolist()
+        return chosen
+
+    def _uniform_size(self) -> int | None:
+        """The number of arms in a super arm if all super arms are equally likely."""
+        oracle = self.oracle
+        if type(self.score) is not Uniform or type(oracle) is not TopK:
+            return None
+        return oracle.k
 
     def learn(
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng

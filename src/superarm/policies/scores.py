@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -15,6 +14,8 @@ from superarm.core.registry import register
 from superarm.models.worlds import HasScores, MovementWorld, World
 from superarm.movement.switching import previous_positions
 from superarm.oracles import TopK, Trip
+
+from .answers import count_super_arms
 
 
 @runtime_checkable
@@ -70,12 +71,8 @@ class Uniform:
         """
         if type(oracle) is not TopK:
             return None
-        available = len(offer.arms)
-        if offer.available is not None:
-            available = int(offer.available.sum())
-        # An integer, so that it cannot overflow; the quotient may be 0.
-        count = math.comb(available, len(positions))
-        return 1 / count
+        # The quotient may be 0.
+        return 1 / count_super_arms(offer, len(positions))
 
 
 class _Certain:

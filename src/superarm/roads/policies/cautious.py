@@ -73,7 +73,7 @@ class CautiousPolicy(IndexPolicy):
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         chosen = super().decide(offer, rng)
         expected = Expected().desirability(offer, rng)
-        action, informed = select(self.oracle, expected, offer, rng)
+        action, informed, guarantee = select(self.oracle, expected, offer, rng)
         if np.array_equal(informed, chosen.positions):
             return chosen
         mean, std = self._saving(offer, informed, chosen.positions)
@@ -90,6 +90,7 @@ class CautiousPolicy(IndexPolicy):
             mean=prediction.mean,
             std=np.sqrt(variance),
             desirability=None,
+            guarantee=guarantee,
             carry=self._ledger.carry(informed, posterior, offer),
         )
 

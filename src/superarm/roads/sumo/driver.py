@@ -28,11 +28,12 @@ signals or level crossings. No train ever comes: these junctions become plain on
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 import weakref
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import asdict
 from hashlib import sha256
 from importlib.metadata import version
@@ -121,7 +122,9 @@ class Driver(AbstractContextManager["Driver"]):
                 "has moments of its own"
             )
         require_file(self.network_file)
-        self._sumo: Any = require_extra("libsumo", "sumo")
+        # libsumo prints a warning where pyarrow is not the release that it was compiled with.
+        with redirect_stdout(sys.stderr):
+            self._sumo: Any = require_extra("libsumo", "sumo")
         self._cache: DriveCache | None = None
         if cache is not None:
             self._cache = DriveCache(cache, self._settings())

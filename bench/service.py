@@ -1,0 +1,434 @@
+"""The service in a process of its own, on loopback, beside the library and beside Optuna.
+
+Every ask and every tell is durable before it is answered. So times are compared with what the same disk
+takes for one commit, measured in the same run, and with Optuna's storages, which promise the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import resource
+import sqlite3
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from superarm.core import Floats
+from superarm.core.registry import spec_of
+from superarm.core.serialization import to_json
+from superarm.kernels import SquaredExponential
+from superarm.live import Bandit, BanditSpec, Storage, create_bandit, load_bandit
+from superarm.live.answers import Tell
+from superarm.live.arms import plain_id
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy
+from superarm.posteriors import FiniteGP, StreamingGP
+from superarm.roads.policies import route_ts
+from superarm.rules import UCB, Fixed
+
+from .measure import Results, Row, Target, at_least, at_most, row
+from .network_policy import the_problem
+
+ARMS = 100
+CLIENTS = 64
+NETWORK_CLIENTS = 8
+
+
+class _Bench:
+    """What is measured: where, how often, and what came out."""
+
+    def __init__(self, folder: Path, rounds: int, quick: bool) -> None:
+        self.folder = folder
+        self.rounds = rounds
+        self.quick = quick
+        self.rows: list[Row] = []
+        self.facts: dict[str, Any] = {}
+        self.targets: list[Target] = []
+        self.skipped: list[str] = []
+
+
+def run(*, quick: bool = False, repeats: int | None = None) -> Results:
+    rounds = repeats or (10 if quick else 200)
+    with TemporaryDirectory() as folder:
+        bench = _Bench(Path(folder), rounds, quick)
+        for part in (_asks, _tells, _network, _restart, _memory, _optuna):
+            part(bench)
+    return Results(
+        suite="service",
+        rows=bench.rows,
+        facts=bench.facts,
+        targets=bench.targets,
+        skipped=bench.skipped,
+    )
+
+
+# --- the service, and the fastest client that Python offers ----------------------------------
+
+
+@contextmanager
+def served(storage: str) -> Iterator[str]:
+    """The address of ``superarm serve`` in a process of its own."""
+    command = [sys.executable, "-m", "superarm", "serve", "--storage", storage]
+    process = subprocess.Popen(
+        [*command, "--port", "0", "--json"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())["address"]
+    finally:
+        process.terminate()
+        process.wait()
+
+
+class Connection:
+    """One connection that is kept open."""
+
+    def __init__(self, address: str) -> None:
+        place = urlsplit(address)
+        self._http = HTTPConnection(place.hostname or "", place.port, timeout=120)
+
+    def post(self, path: str, body: Any) -> Any:
+        """The JSON of an answer."""
+        return self.send("POST", path, body)
+
+    def lines(self, path: str, text: str) -> list[Any]:
+        """The lines of an answer to lines."""
+        self._http.request("POST", path, text, {"Content-Type": "application/x-ndjson"})
+        content = self._http.getresponse().read().decode()
+        return [json.loads(line) for line in content.splitlines()]
+
+    def send(self, method: str, path: str, body: Any) -> Any:
+        headers = {"Content-Type": "application/json"}
+        self._http.request(method, path, json.dumps(body), headers)
+        response = self._http.getresponse()
+        content = response.read()
+        if response.status >= 400:
+            raise RuntimeError(content.decode()[:300])
+        return json.loads(content) if content else None
+
+
+def timed(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def _streaming_policy() -> IndexPolicy:
+    return IndexPolicy(
+        posterior=StreamingGP(SquaredExponential(lengthscale=0.3), noise_variance=0.01),
+        rule=UCB(schedule=Fixed(value=2.0)),
+        oracle=TopK(k=5),
+    )
+
+
+def _finite_policy(arms: Floats, k: int = 1) -> IndexPolicy:
+    return IndexPolicy(
+        posterior=FiniteGP(
+            SquaredExponential(lengthscale=0.3), arms, noise_variance=0.01
+        ),
+        rule=UCB(schedule=Fixed(value=2.0)),
+        oracle=TopK(k=k),
+    )
+
+
+def _spec_json(policy: Any) -> Any:
+    return to_json(spec_of(policy))
+
+
+# --- ask -------------------------------------------------------------------------------------
+
+
+def _asks(bench: _Bench) -> None:
+    """Asks and tells on 100 changing arms: the service, and the library with its commit, in turn."""
+    rng = np.random.default_rng(1)
+    own = create_bandit(
+        "asks", spec=_streaming_policy(), storage=f"sqlite:///{bench.folder / 'own.db'}"
+    )
+    with served(f"sqlite:///{bench.folder / 'asks.db'}") as address:
+        http = Connection(address)
+        http.post(
+            "/v1/bandits", {"name": "asks", "spec": _spec_json(_streaming_policy())}
+        )
+        library: list[float] = []
+        service: list[float] = []
+        for number in range(bench.rounds):
+            features = rng.random((ARMS, 4))
+            body = {"arms": features.tolist(), "decision_id": f"d{number}"}
+            library.append(timed(lambda: own.ask(features, decision_id=f"d{number}")))  # noqa: B023
+            path = "/v1/bandits/asks/decisions"
+            service.append(timed(lambda: http.post(path, body)))  # noqa: B023
+            _reward(own, http, f"d{number}", rng)
+    own.storage.close()
+    library_s = statistics.median(library)
+    service_s = statistics.median(service)
+    bench.rows.append(
+        row(
+            f"ask, {ARMS} new arms",
+            service_s,
+            "library with its commit",
+            library_s,
+            None,
+        )
+    )
+    bench.targets.append(
+        at_most("ask over the library with its commit", service_s / library_s, 1.5)
+    )
+
+
+def _reward(own: Bandit, http: Connection, decision: str, rng: Any) -> None:
+    arms = own.decision(decision).answer.arms
+    rewards = {str(arm): float(rng.normal()) for arm in arms}
+    own.tell(decision, rewards)
+    details = http.send("GET", f"/v1/decisions/{decision}", None)
+    remote = {str(arm): float(rng.normal()) for arm in details["arms"]}
+    http.post(f"/v1/decisions/{decision}/observations", {"rewards": remote})
+
+
+# --- tell ------------------------------------------------------------------------------------
+
+
+def single_commit_rate(path: Path, commits: int) -> float:
+    """Transactions a second of one row each, as SQLite stores them durably on this disk."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("CREATE TABLE items (number INTEGER, body TEXT)")
+        began = time.perf_counter()
+        for number in range(commits):
+            connection.execute("INSERT INTO items VALUES (?, ?)", (number, "x" * 300))
+        return commits / (time.perf_counter() - began)
+
+
+def _tells(bench: _Bench) -> None:
+    """Tells of 64 clients: one by one, and each client's in one batch."""
+    arms = np.random.default_rng(2).random((50, 2))
+    each = max(2, bench.rounds // 4)
+    with served(f"sqlite:///{bench.folder / 'tells.db'}") as address:
+        first = Connection(address)
+        spec = _spec_json(_finite_policy(arms))
+        first.post("/v1/bandits", {"name": "tells", "spec": spec})
+        first.send("PUT", "/v1/bandits/tells/arms", {"arms": arms.tolist()})
+        clients = [_Teller(address, number, each) for number in range(CLIENTS)]
+        with ThreadPoolExecutor(CLIENTS) as threads:
+            list(threads.map(_Teller.ask, clients))
+            before = single_commit_rate(bench.folder / "commits1.db", 200)
+            seconds = timed(lambda: list(threads.map(_Teller.tell_each, clients)))
+            after = single_commit_rate(bench.folder / "commits2.db", 200)
+            list(threads.map(_Teller.ask, clients))
+            batch_seconds = timed(
+                lambda: list(threads.map(_Teller.tell_batch, clients))
+            )
+    single = statistics.mean([before, after])
+    rate = CLIENTS * each / seconds
+    batch_rate = CLIENTS * each / batch_seconds
+    peer = "one commit each"
+    bench.rows.append(row("tell, 64 clients", 1 / rate, peer, 1 / single, None))
+    bench.rows.append(row("tell in batches", 1 / batch_rate, peer, 1 / single, None))
+    bench.facts["single commits a second"] = single
+    bench.facts["tells a second, 64 clients"] = rate
+    bench.facts["tells a second in batches, 64 clients"] = batch_rate
+    over = "over single commits"
+    bench.targets.append(at_least(f"tells of 64 clients {over}", rate / single, 20.0))
+    bench.targets.append(at_least(f"batched tells {over}", batch_rate / single, 20.0))
+
+
+class _Teller:
+    """A client that asks, and then tells."""
+
+    def __init__(self, address: str, number: int, count: int) -> None:
+        self._http = Connection(address)
+        self._number = number
+        self._count = count
+        self._rounds = 0
+        self._lines: list[dict[str, Any]] = []
+
+    def ask(self) -> None:
+        self._lines = []
+        for _ in range(self._count):
+            self._rounds += 1
+            body = {"decision_id": f"d{self._number}-{self._rounds}"}
+            answer = self._http.post("/v1/bandits/tells/decisions", body)
+            rewards = {str(answer["arms"][0]): 0.5}
+            self._lines.append({"decision": answer["id"], "rewards": rewards})
+
+    def tell_each(self) -> None:
+        for line in self._lines:
+            path = f"/v1/decisions/{line['decision']}/observations?bandit=tells"
+            self._http.post(path, {"rewards": line["rewards"]})
+
+    def tell_batch(self) -> None:
+        text = "\n".join(json.dumps(line) for line in self._lines)
+        answers = self._http.lines("/v1/bandits/tells/observations/batch", text)
+        if any(answer["status"] != 201 for answer in answers):
+            raise RuntimeError(str(answers[:3]))
+
+
+# --- a road network ----------------------------------------------------------------------------
+
+
+def _network(bench: _Bench) -> None:
+    """Routes through a city of 6,000 edges, asked for by eight clients at once."""
+    world, left_out = the_problem(bench.quick, bench.rounds)
+    bench.skipped.extend(left_out)
+    offer = world.offer(1)
+    with served(f"sqlite:///{bench.folder / 'network.db'}") as address:
+        first = Connection(address)
+        spec = BanditSpec(policy=spec_of(route_ts(world.model))).as_json()
+        first.post("/v1/bandits", {"name": "routes", "spec": spec})
+        ids = [plain_id(arm) for arm in offer.arms.ids]
+        table = {"ids": ids, "features": offer.arms.features.tolist()}
+        first.send("PUT", "/v1/bandits/routes/arms", {"arms": table})
+        body = {"structure": to_json(offer.structure)}
+
+        def drive(number: int) -> list[float]:
+            http = Connection(address)
+            times = []
+            for _ in range(max(2, bench.rounds // 10)):
+                answers: list[Any] = []
+                path = "/v1/bandits/routes/decisions"
+                times.append(timed(lambda: answers.append(http.post(path, body))))  # noqa: B023
+                answer = answers[0]
+                rewards = dict.fromkeys(map(str, answer["arms"]), 10.0)
+                told = f"/v1/decisions/{answer['id']}/observations?bandit=routes"
+                http.post(told, {"rewards": rewards})
+            return times
+
+        with ThreadPoolExecutor(NETWORK_CLIENTS) as threads:
+            lists = list(threads.map(drive, range(NETWORK_CLIENTS)))
+    taken = np.concatenate(lists)
+    edges = len(offer.arms)
+    p50, p99 = np.quantile(taken, [0.5, 0.99]).tolist()
+    bench.facts[f"ask on {edges} edges, 8 clients, p50 and p99, seconds"] = [p50, p99]
+    bench.targets.append(at_most(f"ask on {edges} edges, p50, seconds", p50, 0.04))
+    bench.targets.append(at_most(f"ask on {edges} edges, p99, seconds", p99, 0.15))
+
+
+# --- restarts and memory -----------------------------------------------------------------------
+
+
+def _restart(bench: _Bench) -> None:
+    """A start with 100,000 observations: from a snapshot, and from the events alone."""
+    batches = 10 if bench.quick else 1000
+    url = f"sqlite:///{bench.folder / 'restart.db'}"
+    rng = np.random.default_rng(3)
+    arms = rng.random((100, 2))
+    with Storage(url) as storage:
+        bandit = create_bandit("old", spec=_finite_policy(arms), storage=storage)
+        for _ in range(batches):
+            bandit.observe(arms, dict(enumerate(rng.normal(size=100).tolist())))
+        bandit.save_snapshot()
+    observations = 100 * batches
+
+    def start(storage: Storage) -> None:
+        load_bandit("old", storage=storage).predict(arms)
+
+    with Storage(url) as storage:
+        with_snapshot = timed(lambda: start(storage))
+    with (
+        closing(sqlite3.connect(bench.folder / "restart.db")) as connection,
+        connection,
+    ):
+        connection.execute("DELETE FROM snapshots")
+    with Storage(url) as storage:
+        without = timed(lambda: start(storage))
+    case = f"start with {observations} observations"
+    bench.rows.append(row(case, with_snapshot, "without a snapshot", without, None))
+    bench.targets.append(at_most(f"{case}, seconds", with_snapshot, 5.0))
+
+
+def _memory(bench: _Bench) -> None:
+    """Memory over many tells on a finite set of arms, after a tenth of them and at the end."""
+    tells = 2_000 if bench.quick else 1_000_000
+    together = 20  # arms of a decision, each told on its own
+    arms = np.random.default_rng(4).random((100, 2))
+    url = f"sqlite:///{bench.folder / 'memory.db'}"
+    with Storage(url) as storage:
+        spec = _finite_policy(arms, k=together)
+        bandit = create_bandit("long", spec=spec, storage=storage)
+        bandit.name_arms(arms)
+        marks = []
+        for number in range(tells // together):
+            answer = bandit.ask()
+            tells_now = [
+                Tell(decision=answer.id, rewards={arm: 0.5}) for arm in answer.arms
+            ]
+            bandit.tell_many(tells_now)
+            if number + 1 in (tells // together // 10, tells // together):
+                marks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    growth = (marks[1] - marks[0]) / 1024
+    bench.facts[f"memory, MiB, after {tells // 10} and {tells} tells"] = [
+        mark / 1024 for mark in marks
+    ]
+    bench.targets.append(
+        at_most("growth of memory over the last nine tenths, MiB", growth, 50.0)
+    )
+
+
+# --- Optuna ------------------------------------------------------------------------------------
+
+
+def _optuna(bench: _Bench) -> None:
+    """An ask and its tell: ours on SQLite, Optuna's on its RDB and journal storages, in turn."""
+    try:
+        import optuna
+    except ImportError:
+        bench.skipped.append("Optuna: not installed")
+        return
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    journal: Any = importlib.import_module("optuna.storages.journal")
+    backend = journal.JournalFileBackend(str(bench.folder / "optuna.log"))
+    studies = {
+        "Optuna, RDB (SQLite)": optuna.create_study(
+            storage=f"sqlite:///{bench.folder / 'optuna.db'}",
+            sampler=optuna.samplers.RandomSampler(seed=0),
+        ),
+        "Optuna, journal file": optuna.create_study(
+            storage=optuna.storages.JournalStorage(backend),
+            sampler=optuna.samplers.RandomSampler(seed=0),
+        ),
+    }
+    bandit = create_bandit(
+        "peer",
+        spec=_streaming_policy(),
+        storage=f"sqlite:///{bench.folder / 'peer.db'}",
+    )
+    rng = np.random.default_rng(6)
+    ours: list[float] = []
+    theirs: dict[str, list[float]] = {name: [] for name in studies}
+
+    def round_of_ours() -> None:
+        answer = bandit.ask(rng.random((ARMS, 4)))
+        bandit.tell(answer, dict.fromkeys(answer.arms, 0.5))
+
+    def round_of_theirs(study: Any) -> None:
+        trial = study.ask()
+        for column in range(4):
+            trial.suggest_float(f"x{column}", 0.0, 1.0)
+        study.tell(trial, 0.5)
+
+    for _ in range(bench.rounds):
+        ours.append(timed(round_of_ours))
+        for name, study in studies.items():
+            theirs[name].append(timed(lambda: round_of_theirs(study)))  # noqa: B023
+    bandit.storage.close()
+    median = statistics.median(ours)
+    for name, times in theirs.items():
+        case = f"ask and tell, {ARMS} new arms, 5 rewards"
+        bench.rows.append(
+            row(case, median, f"{name}, 4 numbers", statistics.median(times), None)
+        )
+    with suppress(AttributeError):
+        for study in studies.values():
+            study._storage.remove_session()

@@ -1,0 +1,224 @@
+"""The bandits of a storage or a service, and what they answer, on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from superarm.client import Client, RemoteBandit
+from superarm.core.errors import FileError, InputError, SpecError
+from superarm.live import Answer, Bandit, Storage, create_bandit, load_bandit
+from superarm.live.bandits import NOBODY
+from superarm.live.explain import ArmReasons, Explanation
+
+from .common import say
+
+AnyBandit = Bandit | RemoteBandit
+_SQLITE = "sqlite:///"
+
+
+class EmbeddedBandits:
+    """The bandits of a storage, with the verbs of :class:`superarm.client.Client`.
+
+    Args:
+        storage: The storage.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def create_bandit(self, name: str, *, spec: Any) -> Bandit:
+        """A new bandit.
+
+        Args:
+            name: Its name.
+            spec: What it is made of.
+        """
+        return create_bandit(name, spec=spec, storage=self._storage)
+
+    def load_bandit(self, name: str) -> Bandit:
+        """A bandit by name.
+
+        Args:
+            name: Its name.
+        """
+        return load_bandit(name, storage=self._storage)
+
+    def bandits(self) -> list[str]:
+        """Names of all bandits."""
+        return [row.name for row in self._storage.journal.bandits(NOBODY)]
+
+
+@contextmanager
+def open_bandits(
+    url: str, token: str | None, *, create: bool = False
+) -> Iterator[Client | EmbeddedBandits]:
+    """The bandits of a service or a storage.
+
+    Args:
+        url: Where they are: ``http://…`` for a service, otherwise a storage.
+        token: The token of the service, if it needs one.
+        create: Whether to create a storage that does not exist.
+    """
+    if url.startswith(("http://", "https://")):
+        with usage_errors(), Client(url, token=token) as client:
+            yield client
+        return
+    with open_storage(url, create=create) as storage:
+        yield EmbeddedBandits(storage)
+
+
+@contextmanager
+def open_bandit(name: str, url: str, token: str | None) -> Iterator[AnyBandit]:
+    """One bandit of a service or a storage.
+
+    Args:
+        name: Its name.
+        url: Where it is.
+        token: The token of the service, if it needs one.
+    """
+    with open_bandits(url, token) as bandits:
+        yield bandits.load_bandit(name)
+
+
+@contextmanager
+def open_storage(
+    url: str, *, create: bool = False, upgrade: bool = False
+) -> Iterator[Storage]:
+    """A storage by its URL.
+
+    Args:
+        url: The URL.
+        create: Whether to create a file that does not exist; otherwise a mistyped name is refused.
+        upgrade: Whether to bring a storage of an earlier version up to date.
+    """
+    with usage_errors():
+        if not create:
+            _require_file(url)
+        with Storage(url, upgrade=upgrade) as storage:
+            yield storage
+
+
+def _require_file(url: str) -> None:
+    path = url.removeprefix(_SQLITE)
+    if url.startswith(_SQLITE) and path and not Path(path).exists():
+        raise SpecError(
+            f"{path} does not exist; `superarm bandits create` creates it with its first bandit"
+        )
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Raise every :class:`InputError` as :class:`SpecError`, which exits with 2.
+
+    Files with a wrong content still exit with 1. An answer of a service does not contain the kind of
+    error, so that all kinds must have the same exit code.
+    """
+    try:
+        yield
+    except (FileError, SpecError):
+        raise
+    except InputError as error:
+        raise SpecError(str(error)) from error
+
+
+# --- answers -------------------------------------------------------------------------------
+
+
+def details_json(bandit: AnyBandit) -> dict[str, Any]:
+    """A bandit as JSON.
+
+    Args:
+        bandit: The bandit.
+    """
+    return {
+        "name": bandit.name,
+        "events": bandit.seq,
+        "pending": len(bandit.pending),
+        "spec": bandit.spec.as_json(),
+    }
+
+
+def print_details(details: Mapping[str, Any]) -> None:
+    """Print a bandit.
+
+    Args:
+        details: Its name, events, pending decisions and spec.
+    """
+    say(f"{details['name']}: {details['spec']['policy']['name']}")
+    say(f"  events   {details['events']}")
+    say(f"  pending  {details['pending']}")
+
+
+def answer_json(answer: Answer) -> dict[str, Any]:
+    """A decision as JSON.
+
+    Args:
+        answer: The decision.
+    """
+    table = asdict(answer)
+    if answer.guarantee is not None:
+        table["guarantee"] = answer.guarantee._asdict()
+    return table
+
+
+def print_answer(answer: Answer) -> None:
+    """Print a decision.
+
+    Args:
+        answer: The decision.
+    """
+    say(f"decision {answer.id}")
+    for arm in answer.arms:
+        line = f"  {arm}"
+        if arm in answer.mean and arm in answer.std:
+            line += f"  {answer.mean[arm]:.4g} ± {answer.std[arm]:.2g}"
+        say(line)
+
+
+def explanation_json(explanation: Explanation) -> dict[str, Any]:
+    """An explanation as JSON.
+
+    Args:
+        explanation: The explanation.
+    """
+    table = asdict(explanation)
+    for arm, reasons in zip(table["arms"], explanation.arms, strict=True):
+        arm["teachers"] = [teacher._asdict() for teacher in reasons.teachers]
+    return table
+
+
+def print_explanation(explanation: Explanation) -> None:
+    """Print why a bandit decided as it did.
+
+    Args:
+        explanation: The explanation.
+    """
+    for arm in explanation.arms:
+        say(_arm_line(arm))
+        for teacher in arm.teachers:
+            origin = "history" if teacher.decision is None else teacher.decision
+            say(
+                f"    reward {teacher.reward:.4g} of {teacher.arm} ({origin}) explains "
+                f"{100 * teacher.share:.0f} % of the prior variance"
+            )
+    if explanation.runner_up:
+        arms = ", ".join(map(str, explanation.runner_up))
+        line = f"runner-up: {arms}"
+        if explanation.margin is not None:
+            line += f", {explanation.margin:.3g} behind"
+        say(line)
+
+
+def _arm_line(arm: ArmReasons) -> str:
+    parts = [str(arm.arm)]
+    if arm.mean is not None and arm.std is not None:
+        parts.append(f"{arm.mean:.4g} ± {arm.std:.2g}")
+    if arm.index is not None:
+        parts.append(f"index {arm.index:.4g}")
+    if arm.column is not None and arm.effect is not None:
+        parts.append(f"mostly because of {arm.column} ({arm.effect:+.3g})")
+    return "  ".join(parts)

@@ -1,0 +1,128 @@
+"""The command ``serve``."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from typing import Any
+
+from superarm.core.errors import InputError, require_extra
+
+from .bandits import open_storage, usage_errors
+from .common import print_json, say
+
+_BACKLOG = 2048
+_GRACE_SECONDS = 10
+"""How long requests may take that are under way when the service is stopped."""
+
+
+def serve(
+    *,
+    storage: str,
+    host: str,
+    port: int,
+    hosts: tuple[str, ...],
+    address: str | None,
+    rate: float | None,
+    max_body: int,
+    max_arms: int,
+    max_dimension: int,
+    max_bandits: int,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Serve bandits until SIGINT or SIGTERM.
+
+    Args:
+        storage: The URL of the storage, which is created if it does not exist.
+        host: The address to listen on.
+        port: The port to listen on; 0: any that is free.
+        hosts: Further names by which clients address the service.
+        address: Where other processes on the same storage reach it.
+        rate: Requests a second of one tenant.
+        max_body: Bytes of a body.
+        max_arms: Arms in a request.
+        max_dimension: Features of an arm.
+        max_bandits: Bandits in memory.
+        quiet: Whether to print nothing.
+        as_json: Whether to print the address as JSON.
+    """
+    uvicorn = require_extra("uvicorn", "serve")
+    require_extra("fastapi", "serve")
+    require_extra("prometheus_client", "serve")
+    from superarm.live.service import Limits, Settings, create_app
+
+    with usage_errors():
+        limits = Limits(
+            body_bytes=max_body,
+            arms=max_arms,
+            dimension=max_dimension,
+            requests_per_second=rate,
+            bandits=max_bandits,
+        )
+    with open_storage(storage, create=True) as opened, _listen(host, port) as listener:
+        listened = _address(listener)
+        settings = Settings(
+            host=host,
+            port=port,
+            hosts=hosts,
+            address=address or listened,
+            limits=limits,
+        )
+        config = uvicorn.Config(
+            create_app(opened, settings),
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+        server = uvicorn.Server(config)
+        _stop_on_signals(server)
+        if as_json:
+            print_json({"address": listened})
+        elif not quiet:
+            url = opened.journal.url  # without a password
+            say(f"superarm serves {url} at {listened}; stop it with Ctrl-C.")
+        server.run(sockets=[listener])
+
+
+def _stop_on_signals(server: Any) -> None:
+    """Stop the server on SIGINT and SIGTERM, and return from its ``run``.
+
+    uvicorn stops by itself, but then raises the signal again, which would end the process before the
+    storage is closed.
+    """
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that accepts connections; they wait until the service has started."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return _bind(socket.socket(family), host, port)
+    except OSError as error:
+        raise InputError(
+            f"cannot listen on {host} port {port}: {error.strerror}; choose another --host or --port"
+        ) from None
+
+
+def _bind(listener: socket.socket, host: str, port: int) -> socket.socket:
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen()
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _address(listener: socket.socket) -> str:
+    name: Any = listener.getsockname()
+    host, port = name[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}"

@@ -1,0 +1,60 @@
+"""Tokens: who may use a service, and for what."""
+
+from __future__ import annotations
+
+import time as clock
+from collections.abc import Iterable
+from hashlib import sha256
+from secrets import token_urlsafe
+from typing import NamedTuple
+
+from superarm.core.errors import InputError
+
+from .bandits import NOBODY
+from .journal import TokenRow
+from .names import require_name
+
+SCOPES = ("read", "ask", "tell", "admin")
+"""What a token may allow. ``admin`` creates and changes bandits and tokens."""
+DEFAULT_SCOPES = ("read", "ask", "tell")
+"""What a token allows if nobody says otherwise."""
+
+
+class Caller(NamedTuple):
+    """Who sent a request."""
+
+    tenant: str
+    scopes: frozenset[str]
+
+
+ANYBODY = Caller(NOBODY, frozenset(SCOPES))
+"""Whoever calls a service without tokens, which only this machine can reach."""
+
+
+def make_token(tenant: str, name: str, scopes: Iterable[str]) -> tuple[str, TokenRow]:
+    """A new token, and the row to store of it. The token itself is stored nowhere.
+
+    Args:
+        tenant: Whose bandits it opens.
+        name: Its name, by which it can be removed.
+        scopes: What it allows.
+    """
+    require_name(name, "the name of a token")
+    if tenant != NOBODY:
+        require_name(tenant, "the name of a tenant")
+    chosen = sorted(set(scopes))
+    unknown = [scope for scope in chosen if scope not in SCOPES]
+    if unknown or not chosen:
+        raise InputError(f"scopes must be among {', '.join(SCOPES)}, got {chosen}")
+    token = f"sa_{token_urlsafe(32)}"
+    row = TokenRow(hash_token(token), tenant, name, " ".join(chosen), clock.time())
+    return token, row
+
+
+def hash_token(token: str) -> str:
+    """The hash of a token. A token has 256 random bits, so that no salt is needed.
+
+    Args:
+        token: The token.
+    """
+    return sha256(token.encode()).hexdigest()

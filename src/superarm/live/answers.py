@@ -1,0 +1,116 @@
+"""What a bandit answers: decisions, forecasts, and what became of a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from superarm.core import Floats, Guarantee
+from superarm.core.display import Displayable
+
+from .arms import ArmId
+from .fold import Asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer(Displayable):
+    """What a bandit decided."""
+
+    id: str
+    """The id of the decision; pass it to ``tell`` with the rewards."""
+    action: object
+    """What to do: a route, a slate, or the ids of the chosen arms."""
+    arms: list[ArmId]
+    """Ids of the chosen arms."""
+    mean: dict[ArmId, float]
+    """Expected reward of each chosen arm."""
+    std: dict[ArmId, float]
+    """Standard deviation of each chosen arm's expected reward."""
+    propensity: float | None = None
+    """Probability of this action under the policy, where it is known."""
+    guarantee: Guarantee | None = None
+    """How near to the best super arm the oracle's selection is, by the indices of the arms."""
+
+    @classmethod
+    def of(cls, asked: Asked) -> Self:
+        """The answer to an ask.
+
+        Args:
+            asked: The decision, as it is in the journal.
+        """
+        decision = asked.decision
+        ids: Any = decision.ids(asked.offer)
+        action = decision.action
+        if isinstance(action, np.ndarray) and np.array_equal(
+            action, decision.positions
+        ):
+            action = ids  # the arms themselves are the action
+        return cls(
+            id=asked.id,
+            action=action,
+            arms=ids,
+            mean=_by_id(ids, decision.mean),
+            std=_by_id(ids, decision.std),
+            propensity=decision.propensity,
+            guarantee=decision.guarantee,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast(Displayable):
+    """What a bandit expects of arms."""
+
+    arms: list[ArmId]
+    """Ids of the arms, in the order in which they were given."""
+    mean: Floats
+    """Expected reward of each, (n,)."""
+    std: Floats | None
+    """Standard deviation of each expected reward, (n,); ``None`` if the policy has none."""
+
+
+class Status(StrEnum):
+    """What became of a decision."""
+
+    PENDING = "pending"
+    """It awaits all of its rewards."""
+    PARTIAL = "partial"
+    """It awaits some of its rewards."""
+    REWARDED = "rewarded"
+    """All its rewards are known."""
+    ABANDONED = "abandoned"
+    """It was abandoned before all rewards were known."""
+
+
+class Recorded(NamedTuple):
+    """A decision of the journal, and what became of it."""
+
+    answer: Answer
+    status: Status
+    time: float
+    """When it was taken, in seconds since 1970."""
+    awaiting: list[ArmId]
+    """Ids of the arms whose rewards are awaited."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tell:
+    """The arguments of one :meth:`Bandit.tell`."""
+
+    decision: str
+    """The id of the decision."""
+    rewards: Mapping[Any, float]
+    """Rewards by arm id."""
+    noise_variance: Mapping[Any, float] | None = None
+    """The variance of each reward's noise where it is known, by arm id."""
+    observation_id: str | None = None
+    """An id for these rewards; by default the arms identify them."""
+
+
+def _by_id(ids: list[ArmId], values: Any) -> dict[ArmId, float]:
+    if values is None:
+        return {}
+    return dict(zip(ids, values.tolist(), strict=True))

@@ -1,0 +1,174 @@
+"""Routes of bandits: create, list, show, ask, predict, observe, change."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from fastapi import APIRouter, Response
+
+from superarm.core.errors import ConflictError
+from superarm.core.serialization import from_json
+from superarm.live.bandit import Bandit
+from superarm.live.journal import BanditRow
+from superarm.live.spec import BanditSpec
+
+from . import bodies
+from .context import (
+    Admin,
+    Asker,
+    IdempotencyKey,
+    Reader,
+    ServiceDep,
+    Teller,
+    arms_of,
+    from_request,
+    one_id,
+)
+from .description import repeated
+from .plain import decision_body
+
+router = APIRouter(prefix="/v1/bandits", tags=["bandits"])
+
+
+@router.post(
+    "",
+    status_code=HTTPStatus.CREATED,
+    responses=repeated(bodies.BanditDetails, "It exists, with the same spec."),
+)
+def create_bandit(
+    body: bodies.NewBandit, service: ServiceDep, caller: Admin, response: Response
+) -> bodies.BanditDetails:
+    """Create a bandit. Creating it again with the same spec changes nothing and answers 200."""
+    spec = from_request(BanditSpec.from_json, body.spec)
+    try:
+        bandit = service.hub.create(caller.tenant, body.name, spec)
+    except ConflictError:
+        bandit = service.hub.bandit(caller.tenant, body.name)
+        if bandit.spec.as_json() != spec.as_json():
+            raise
+        response.status_code = HTTPStatus.OK
+    return _details(bandit)
+
+
+@router.get("")
+def list_bandits(service: ServiceDep, caller: Reader) -> list[bodies.BanditInfo]:
+    """All bandits, by name."""
+    rows = service.storage.journal.bandits(caller.tenant)
+    return [_info(row) for row in rows]
+
+
+@router.get("/{bandit}")
+def show_bandit(
+    bandit: str, service: ServiceDep, caller: Reader
+) -> bodies.BanditDetails:
+    """A bandit: its spec, and how far it is."""
+    return _details(service.hub.bandit(caller.tenant, bandit))
+
+
+@router.get("/{bandit}/pending")
+def list_pending(
+    bandit: str, service: ServiceDep, caller: Reader
+) -> bodies.PendingDecisions:
+    """Ids of the decisions that await rewards, the oldest first."""
+    found = service.hub.bandit(caller.tenant, bandit)
+    return bodies.PendingDecisions(decisions=found.pending)
+
+
+@router.put("/{bandit}/spec")
+def change_spec(
+    bandit: str, body: bodies.Spec, service: ServiceDep, caller: Admin
+) -> bodies.BanditDetails:
+    """Change what a bandit is made of. The new policy learns everything that was observed so far."""
+    found = service.hub.bandit(caller.tenant, bandit)
+    found.respecify(from_request(BanditSpec.from_json, body.spec))
+    return _details(found)
+
+
+@router.put("/{bandit}/arms", status_code=HTTPStatus.NO_CONTENT)
+def name_arms(
+    bandit: str, body: bodies.NamedArms, service: ServiceDep, caller: Admin
+) -> None:
+    """Store arms once; later asks refer to them by id."""
+    found = service.hub.bandit(caller.tenant, bandit)
+    found.name_arms(arms_of(body.arms, service))
+
+
+@router.post("/{bandit}/refit")
+def refit_bandit(bandit: str, service: ServiceDep, caller: Admin) -> bodies.Fitted:
+    """Fit the hyper-parameters to everything that was observed so far."""
+    found = service.hub.bandit(caller.tenant, bandit)
+    refit = found.refit()
+    return bodies.Fitted(
+        log_marginal_likelihood=refit.log_marginal_likelihood, spec=refit.spec.as_json()
+    )
+
+
+@router.post("/{bandit}/decisions", status_code=HTTPStatus.CREATED)
+def ask(
+    bandit: str,
+    body: bodies.Ask,
+    service: ServiceDep,
+    caller: Asker,
+    idempotency_key: IdempotencyKey = None,
+) -> bodies.Decision:
+    """Decide which arms to choose. The decision is durable when the answer comes."""
+    found = service.hub.bandit(caller.tenant, bandit)
+    answer = found.ask(
+        arms_of(body.arms, service),
+        structure=from_request(from_json, body.structure),
+        time=body.time,
+        decision_id=one_id(body.decision_id, idempotency_key, "decision_id"),
+    )
+    return decision_body(bandit, answer)
+
+
+@router.post("/{bandit}/predict")
+def predict(
+    bandit: str, body: bodies.Predict, service: ServiceDep, caller: Reader
+) -> bodies.Prediction:
+    """Mean and standard deviation of arms."""
+    found = service.hub.bandit(caller.tenant, bandit)
+    forecast = found.predict(arms_of(body.arms, service), time=body.time)
+    std = None if forecast.std is None else forecast.std.tolist()
+    return bodies.Prediction(arms=forecast.arms, mean=forecast.mean.tolist(), std=std)
+
+
+@router.post(
+    "/{bandit}/observations",
+    status_code=HTTPStatus.CREATED,
+    responses=repeated(bodies.Told, "These rewards were recorded before."),
+)
+def observe(
+    bandit: str,
+    body: bodies.Observe,
+    service: ServiceDep,
+    caller: Teller,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> bodies.Told:
+    """Learn rewards that no decision of this bandit led to. 200 if they were known, 409 if they differ."""
+    found = service.hub.bandit(caller.tenant, bandit)
+    is_new = found.observe(
+        arms_of(body.arms, service),
+        body.rewards,
+        noise_variance=body.noise_variance,
+        time=body.time,
+        observation_id=one_id(body.observation_id, idempotency_key, "observation_id"),
+    )
+    if not is_new:
+        response.status_code = HTTPStatus.OK
+    return bodies.Told(new=is_new)
+
+
+def _info(row: BanditRow) -> bodies.BanditInfo:
+    return bodies.BanditInfo(name=row.name, created=row.created)
+
+
+def _details(bandit: Bandit) -> bodies.BanditDetails:
+    return bodies.BanditDetails(
+        name=bandit.name,
+        created=bandit.created,
+        spec=bandit.spec.as_json(),
+        events=bandit.seq,
+        pending=len(bandit.pending),
+    )

@@ -1,0 +1,251 @@
+"""What requests and answers look like. The OpenAPI document is made of these."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from superarm.live.names import NAME
+
+Name = Annotated[str, Field(pattern=f"^{NAME}$")]
+Id = Annotated[str, Field(min_length=1, max_length=200)]
+ArmId = str | int
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Rewards = Annotated[dict[str, Number], Field(min_length=1)]
+Row = list[Number] | dict[str, Any]
+
+
+class Body(BaseModel):
+    """A body without further fields and with finite numbers."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class ArmsTable(Body):
+    """Arms whose ids are numbers, or whose order matters."""
+
+    ids: list[ArmId]
+    features: list[Row]
+
+
+Arms = ArmsTable | dict[str, Row] | list[ArmId] | list[Row]
+
+
+class NewBandit(Body):
+    """A bandit to create."""
+
+    name: Name
+    spec: dict[str, Any] = Field(
+        description="The policy by registry names; or `policy` with `encoding`, `id_column`, "
+        "`seed` and `max_age`."
+    )
+
+
+class Spec(Body):
+    """Another spec for a bandit."""
+
+    spec: dict[str, Any]
+
+
+class BanditInfo(Body):
+    """A bandit."""
+
+    name: str
+    created: float = Field(description="Seconds since 1970.")
+
+
+class BanditDetails(BanditInfo):
+    """A bandit, and how far it is."""
+
+    spec: dict[str, Any]
+    events: int
+    pending: int = Field(description="Decisions that await rewards.")
+
+
+class PendingDecisions(Body):
+    """Decisions that await rewards."""
+
+    decisions: list[str]
+
+
+class NamedArms(Body):
+    """Arms to store once, so that later asks refer to them by id."""
+
+    arms: Arms
+
+
+class Ask(Body):
+    """Arms on offer."""
+
+    arms: Arms | None = Field(
+        default=None,
+        description="Features by id; rows of a table, where the bandit has an encoding; rows of "
+        "numbers, numbered from 0; ids of named arms; or null for all named arms.",
+    )
+    structure: Any = Field(default=None, description="The constraints of this round.")
+    time: Number | None = None
+    decision_id: Id | None = Field(
+        default=None,
+        description="An id of your own; asking again with it returns the same decision.",
+    )
+
+
+class Guarantee(Body):
+    """How near to the best super arm the oracle's selection is."""
+
+    alpha: float
+    probability: float
+
+
+class Decision(Body):
+    """What to do."""
+
+    id: str
+    bandit: str
+    action: Any
+    arms: list[ArmId]
+    mean: dict[str, float]
+    std: dict[str, float]
+    propensity: float | None
+    guarantee: Guarantee | None
+
+
+class DecisionDetails(Decision):
+    """A decision, and what became of it."""
+
+    status: str
+    time: float = Field(description="When it was taken, in seconds since 1970.")
+    awaiting: list[ArmId] = Field(description="Arms whose rewards are awaited.")
+
+
+class Tell(Body):
+    """Rewards of a decision's arms."""
+
+    rewards: Rewards
+    noise_variance: dict[str, Number] | None = None
+    observation_id: Id | None = Field(
+        default=None, description="An id of your own; by default the arms identify it."
+    )
+
+
+class BatchTell(Tell):
+    """A line of a batch: rewards of one decision's arms."""
+
+    decision: Id
+
+
+class Observe(Body):
+    """Rewards that no decision of the bandit led to."""
+
+    arms: Arms | None = None
+    rewards: Rewards
+    noise_variance: dict[str, Number] | None = None
+    time: Number | None = None
+    observation_id: Id | None = None
+
+
+class Told(Body):
+    """Whether rewards are new. They are durable in either case."""
+
+    new: bool
+
+
+class Abandoned(Body):
+    """Whether the decision was awaited until now."""
+
+    awaited: bool
+
+
+class Predict(Body):
+    """Arms to predict."""
+
+    arms: Arms | None = None
+    time: Number | None = None
+
+
+class Prediction(Body):
+    """Mean and standard deviation of each arm, in the order of the request."""
+
+    arms: list[ArmId]
+    mean: list[float]
+    std: list[float] | None
+
+
+class Teacher(Body):
+    """A reward that taught the bandit about an arm."""
+
+    decision: str | None
+    arm: ArmId
+    reward: float
+    share: float = Field(
+        description="The share of the arm's prior variance that it explains."
+    )
+
+
+class ArmReasons(Body):
+    """Why one arm was chosen."""
+
+    arm: ArmId
+    mean: float | None
+    std: float | None
+    index: float | None
+    teachers: list[Teacher]
+    column: str | None = Field(
+        description="The column that changes its mean most, replaced by the average."
+    )
+    effect: float | None
+
+
+class Explanation(Body):
+    """Why a bandit decided as it did."""
+
+    decision: str
+    arms: list[ArmReasons]
+    runner_up: list[ArmId]
+    margin: float | None
+
+
+class Fitted(Body):
+    """The result of a fit."""
+
+    log_marginal_likelihood: float
+    spec: dict[str, Any]
+
+
+class NewToken(Body):
+    """A token to create, for the tenant of the caller."""
+
+    name: Name
+    scopes: list[Literal["read", "ask", "tell", "admin"]] = Field(min_length=1)
+
+
+class Token(Body):
+    """A token, shown once."""
+
+    name: str
+    scopes: list[str]
+    token: str
+
+
+class TokenInfo(Body):
+    """A token as it is listed."""
+
+    name: str
+    scopes: list[str]
+    created: float
+
+
+class Problem(BaseModel):
+    """An error, as RFC 9457 describes it."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+class Health(Body):
+    """Whether the service works."""
+
+    status: str

@@ -1,0 +1,74 @@
+"""Routes of decisions: show, tell, abandon, explain."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from . import bodies
+from .context import IdempotencyKey, Reader, ServiceDep, Teller, one_id
+from .description import repeated
+from .plain import details_body, explanation_body
+
+router = APIRouter(prefix="/v1/decisions", tags=["decisions"])
+
+BanditName = Annotated[
+    str | None,
+    Query(description="The bandit, needed only where several have such a decision."),
+]
+
+
+@router.get("/{decision}")
+def show_decision(
+    decision: str, service: ServiceDep, caller: Reader, bandit: BanditName = None
+) -> bodies.DecisionDetails:
+    """A decision of any age, and what became of it."""
+    found = service.hub.with_decision(caller.tenant, decision, bandit)
+    return details_body(found.name, found.decision(decision))
+
+
+@router.post(
+    "/{decision}/observations",
+    status_code=HTTPStatus.CREATED,
+    responses=repeated(bodies.Told, "These rewards were recorded before."),
+)
+def tell(
+    decision: str,
+    body: bodies.Tell,
+    service: ServiceDep,
+    caller: Teller,
+    response: Response,
+    bandit: BanditName = None,
+    idempotency_key: IdempotencyKey = None,
+) -> bodies.Told:
+    """Learn rewards of a decision's arms: 201 if they are new, 200 if repeated, 409 if they differ."""
+    found = service.hub.with_decision(caller.tenant, decision, bandit)
+    is_new = found.tell(
+        decision,
+        body.rewards,
+        noise_variance=body.noise_variance,
+        observation_id=one_id(body.observation_id, idempotency_key, "observation_id"),
+    )
+    if not is_new:
+        response.status_code = HTTPStatus.OK
+    return bodies.Told(new=is_new)
+
+
+@router.post("/{decision}/abandon")
+def abandon(
+    decision: str, service: ServiceDep, caller: Teller, bandit: BanditName = None
+) -> bodies.Abandoned:
+    """Stop waiting for rewards. Those that come nevertheless are learned."""
+    found = service.hub.with_decision(caller.tenant, decision, bandit)
+    return bodies.Abandoned(awaited=found.abandon(decision))
+
+
+@router.get("/{decision}/explain")
+def explain(
+    decision: str, service: ServiceDep, caller: Reader, bandit: BanditName = None
+) -> bodies.Explanation:
+    """Why a bandit decided as it did, by what it knew then."""
+    found = service.hub.with_decision(caller.tenant, decision, bandit)
+    return explanation_body(found.explain(decision))

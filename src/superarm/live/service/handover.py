@@ -1,0 +1,166 @@
+"""Hands requests over to the process that owns the bandit."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qs, unquote
+
+from fastapi.concurrency import run_in_threadpool
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from superarm.core.errors import SuperarmError, require_extra
+from superarm.live.codec import decided_key
+
+from .gate import Gate
+from .hub import Hub
+from .owners import Owners
+from .problems import Refusal
+
+if TYPE_CHECKING:
+    import httpx
+
+_HANDED_OVER = b"x-superarm-handed-over"
+_OF_ONE_HOP = frozenset(
+    {b"connection", b"keep-alive", b"transfer-encoding", b"host", b"content-length"}
+)
+_BANDIT = re.compile(r"/v1/bandits/([^/]+)(?!.*/events$)")  # events are read anywhere
+_DECISION = re.compile(r"/v1/decisions/([^/]+)")
+_TIMEOUT_SECONDS = 60.0
+_CONNECT_SECONDS = 2.0
+
+
+def connect_others() -> httpx.AsyncClient:
+    """What reaches the other processes."""
+    library = require_extra("httpx", "client")
+    timeout = library.Timeout(_TIMEOUT_SECONDS, connect=_CONNECT_SECONDS)
+    client: httpx.AsyncClient = library.AsyncClient(timeout=timeout, trust_env=False)
+    return client
+
+
+class _Bandit(NamedTuple):
+    tenant: str
+    name: str
+
+
+class Handover:
+    """An ASGI application in front of another, for one of several processes.
+
+    Args:
+        app: The application that answers for the bandits of this process.
+        owners: Who owns a bandit.
+        gate: Who sent a request.
+        hub: The bandits of this process.
+        http: Reaches the other processes.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        owners: Owners,
+        gate: Gate,
+        hub: Hub,
+        http: httpx.AsyncClient,
+    ) -> None:
+        library = require_extra("httpx", "client")
+        self._app = app
+        self._owners = owners
+        self._gate = gate
+        self._hub = hub
+        self._http = http
+        self._network_error: type[Exception] = library.TransportError
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or _header(scope, _HANDED_OVER) is not None:
+            await self._app(scope, receive, send)
+            return
+        bandit = await run_in_threadpool(self._bandit_of, scope)
+        address = None if bandit is None else self._owners.other_owner(*bandit)
+        if bandit is None or address is None:
+            await self._app(scope, receive, send)
+            return
+        self._hub.drop(*bandit)  # what this process knows of it goes out of date
+        body = await _read_body(receive)
+        try:
+            response = await self._forward(address, scope, body)
+        except self._network_error:
+            # The owner has just stopped. This process can answer as well: the journal decides.
+            await self._app(scope, _repeated(body, receive), send)
+            return
+        await response(scope, receive, send)
+
+    def _bandit_of(self, scope: Scope) -> _Bandit | None:
+        """The bandit that a request is about; ``None`` where any process can answer."""
+        path = scope["path"]
+        with suppress(SuperarmError, Refusal):  # whoever answers says why
+            by_name = _BANDIT.match(path)
+            by_decision = _DECISION.match(path)
+            if by_name is None and by_decision is None:
+                return None
+            caller = self._gate.caller(_header(scope, b"authorization"))
+            if by_name is not None:
+                return _Bandit(caller.tenant, unquote(by_name[1]))
+            assert by_decision is not None
+            named = parse_qs(scope["query_string"].decode("latin-1")).get("bandit")
+            if named:
+                return _Bandit(caller.tenant, named[0])
+            key = decided_key(unquote(by_decision[1]))
+            rows = self._hub.storage.journal.find_decision(caller.tenant, key)
+            if len(rows) == 1:
+                return _Bandit(caller.tenant, rows[0].name)
+        return None
+
+    async def _forward(self, address: str, scope: Scope, body: bytes) -> Response:
+        query = scope["query_string"].decode("latin-1")
+        url = (
+            address
+            + scope["raw_path"].decode("latin-1")
+            + (f"?{query}" if query else "")
+        )
+        headers = [
+            (name, value)
+            for name, value in scope["headers"]
+            if name.lower() not in _OF_ONE_HOP and name.lower() != b"origin"
+        ]
+        headers.append((_HANDED_OVER, b"1"))
+        answer = await self._http.request(
+            scope["method"], url, content=body, headers=headers
+        )
+        response = Response(answer.content, status_code=answer.status_code)
+        for name in ("content-type", "retry-after", "www-authenticate"):
+            if name in answer.headers:
+                response.headers[name] = answer.headers[name]
+        return response
+
+
+def _header(scope: Scope, wanted: bytes) -> str | None:
+    for name, value in scope["headers"]:
+        if name.lower() == wanted:
+            text: str = value.decode("latin-1")
+            return text
+    return None
+
+
+async def _read_body(receive: Receive) -> bytes:
+    parts = []
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _repeated(body: bytes, receive: Receive) -> Receive:
+    """A body that was read already, once more."""
+    was_read = False
+
+    async def receive_again() -> Message:
+        nonlocal was_read
+        if was_read:
+            return await receive()
+        was_read = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again

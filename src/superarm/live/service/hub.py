@@ -1,0 +1,141 @@
+"""The bandits of a service: those in use are in memory, the others in the journal."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from contextlib import suppress
+from threading import Lock, Thread
+from typing import Any
+
+from superarm.core.errors import ConflictError, NotFoundError, SuperarmError
+from superarm.live.bandit import Bandit
+from superarm.live.bandits import create_bandit, load_bandit
+from superarm.live.codec import decided_key, no_decision
+from superarm.live.storage import Storage
+
+_Key = tuple[str, str]  # tenant and name
+
+
+class Hub:
+    """Finds bandits, and keeps the last used ones in memory.
+
+    Args:
+        storage: Where their journals are.
+        most: Bandits in memory, at most.
+    """
+
+    def __init__(self, storage: Storage, most: int) -> None:
+        self.storage = storage
+        self._most = most
+        self._lock = Lock()
+        self._bandits: OrderedDict[_Key, Bandit] = OrderedDict()  # used last at the end
+        self._starting = Thread(target=self._start, name="superarm-start", daemon=True)
+        self.ready = False
+        """Whether the journals have been replayed."""
+
+    def start(self) -> None:
+        """Begin to replay the journals of all bandits that fit in memory."""
+        self._starting.start()
+
+    def stop(self) -> None:
+        """Store a snapshot of every bandit in memory, so that the next start is fast."""
+        self._starting.join()
+        with self._lock:
+            bandits = list(self._bandits.values())
+        for bandit in bandits:
+            _snapshot(bandit)
+
+    def count(self) -> int:
+        """Bandits in memory."""
+        return len(self._bandits)
+
+    def create(self, tenant: str, name: str, spec: Any) -> Bandit:
+        """A new bandit.
+
+        Args:
+            tenant: Whose bandit it is.
+            name: Its name.
+            spec: What it is made of.
+        """
+        create_bandit(name, spec=spec, storage=self.storage, tenant=tenant)
+        return self.bandit(tenant, name)
+
+    def bandit(self, tenant: str, name: str) -> Bandit:
+        """A bandit by name.
+
+        Args:
+            tenant: Whose bandit it is.
+            name: Its name.
+        """
+        key = (tenant, name)
+        with self._lock:
+            bandit = self._bandits.get(key)
+            if bandit is not None:
+                self._bandits.move_to_end(key)
+                return bandit
+        bandit = self._load(tenant, name)
+        evicted = None
+        with self._lock:
+            self._bandits[key] = bandit
+            if len(self._bandits) > self._most:
+                _, evicted = self._bandits.popitem(last=False)
+        if evicted is not None:
+            _snapshot(evicted)
+        return bandit
+
+    def drop(self, tenant: str, name: str) -> None:
+        """Forget what is in memory of a bandit, because another process owns it now.
+
+        Args:
+            tenant: Whose bandit it is.
+            name: Its name.
+        """
+        with self._lock:
+            bandit = self._bandits.pop((tenant, name), None)
+        if bandit is not None:
+            bandit.forget()
+
+    def _load(self, tenant: str, name: str) -> Bandit:
+        try:
+            return load_bandit(name, storage=self.storage, tenant=tenant)
+        except NotFoundError:
+            # The URL of the storage is nobody's business.
+            raise NotFoundError(f"there is no bandit {name!r}") from None
+
+    def with_decision(
+        self, tenant: str, decision_id: str, name: str | None = None
+    ) -> Bandit:
+        """The bandit that took a decision.
+
+        Args:
+            tenant: Whose bandit it is.
+            decision_id: The id of the decision.
+            name: The name of the bandit, where it is known.
+        """
+        if name is not None:
+            return self.bandit(tenant, name)
+        rows = self.storage.journal.find_decision(tenant, decided_key(decision_id))
+        if not rows:
+            raise no_decision(decision_id)
+        if len(rows) > 1:
+            names = ", ".join(row.name for row in rows[:5])
+            raise ConflictError(
+                f"several bandits have a decision {decision_id!r}: {names}; name one: ?bandit="
+            )
+        return self.bandit(tenant, rows[0].name)
+
+    def _start(self) -> None:
+        rows = self.storage.journal.newest(self._most)
+        for row in rows:
+            try:
+                bandit = self.bandit(row.tenant, row.name)
+                bandit.seq  # noqa: B018 - reads the journal
+            except SuperarmError:
+                continue  # whoever asks for it is told why
+        self.ready = True
+
+
+def _snapshot(bandit: Bandit) -> None:
+    # A snapshot only saves time: the events contain all of it.
+    with suppress(SuperarmError):
+        bandit.save_snapshot()

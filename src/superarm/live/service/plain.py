@@ -1,0 +1,103 @@
+"""Values of the library as plain JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from superarm.live.answers import Answer, Recorded
+from superarm.live.explain import Explanation
+
+from . import bodies
+
+
+def plain(value: Any) -> Any:
+    """A value as plain JSON: tuples and arrays as lists, what has no JSON as text.
+
+    Args:
+        value: An action: a route, a slate, ids, a table of these.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    return str(value)
+
+
+def decision_body(bandit: str, answer: Answer) -> bodies.Decision:
+    """A decision as JSON.
+
+    Args:
+        bandit: The name of the bandit.
+        answer: What it decided.
+    """
+    return bodies.Decision(**_decision_fields(bandit, answer))
+
+
+def details_body(bandit: str, recorded: Recorded) -> bodies.DecisionDetails:
+    """A decision, and what became of it, as JSON.
+
+    Args:
+        bandit: The name of the bandit.
+        recorded: The decision.
+    """
+    return bodies.DecisionDetails(
+        **_decision_fields(bandit, recorded.answer),
+        status=recorded.status,
+        time=recorded.time,
+        awaiting=recorded.awaiting,
+    )
+
+
+def _decision_fields(bandit: str, answer: Answer) -> dict[str, Any]:
+    guarantee = None
+    if answer.guarantee is not None:
+        guarantee = bodies.Guarantee(**answer.guarantee._asdict())
+    return {
+        "id": answer.id,
+        "bandit": bandit,
+        "action": plain(answer.action),
+        "arms": answer.arms,
+        "mean": _by_text(answer.mean),
+        "std": _by_text(answer.std),
+        "propensity": answer.propensity,
+        "guarantee": guarantee,
+    }
+
+
+def explanation_body(explanation: Explanation) -> bodies.Explanation:
+    """An explanation as JSON.
+
+    Args:
+        explanation: Why a bandit decided as it did.
+    """
+    reasons = []
+    for arm in explanation.arms:
+        teachers = [bodies.Teacher(**teacher._asdict()) for teacher in arm.teachers]
+        reasons.append(
+            bodies.ArmReasons(
+                arm=arm.arm,
+                mean=arm.mean,
+                std=arm.std,
+                index=arm.index,
+                teachers=teachers,
+                column=arm.column,
+                effect=arm.effect,
+            )
+        )
+    return bodies.Explanation(
+        decision=explanation.decision,
+        arms=reasons,
+        runner_up=explanation.runner_up,
+        margin=explanation.margin,
+    )
+
+
+def _by_text(values: Mapping[Any, float]) -> dict[str, float]:
+    return {str(arm): value for arm, value in values.items()}

@@ -1,0 +1,163 @@
+"""Errors as RFC 9457 describes them: JSON with type, title, status and detail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
+
+from superarm.core.errors import (
+    ConflictError,
+    InfeasibleError,
+    InputError,
+    MissingExtraError,
+    NotFoundError,
+    NotPositiveDefiniteError,
+    SuperarmError,
+)
+from superarm.live.journal import StaleOwnerError, StorageError
+
+MEDIA_TYPE = "application/problem+json"
+_RETRY_SECONDS = "1"
+
+# The first that fits counts.
+_STATUSES: tuple[tuple[type[SuperarmError], HTTPStatus], ...] = (
+    (NotFoundError, HTTPStatus.NOT_FOUND),
+    (InputError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (InfeasibleError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (NotPositiveDefiniteError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (MissingExtraError, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (ConflictError, HTTPStatus.CONFLICT),
+    (StorageError, HTTPStatus.SERVICE_UNAVAILABLE),
+    (StaleOwnerError, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+
+
+class Refusal(Exception):  # noqa: N818 - it is an answer
+    """A request that is refused before a bandit sees it.
+
+    Args:
+        status: The status of the answer.
+        detail: Why, and what to do.
+        headers: Headers of the answer.
+    """
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        detail: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = headers
+
+
+def problem(
+    status: int, detail: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """An error as a response.
+
+    Args:
+        status: The status.
+        detail: What was wrong, and what to do.
+        headers: Further headers.
+    """
+    return JSONResponse(
+        problem_body(status, detail),
+        status_code=status,
+        headers=None if headers is None else dict(headers),
+        media_type=MEDIA_TYPE,
+    )
+
+
+def problem_body(status: int, detail: str) -> dict[str, Any]:
+    """An error as JSON.
+
+    Args:
+        status: The status.
+        detail: What was wrong, and what to do.
+    """
+    return {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": int(status),
+        "detail": detail,
+    }
+
+
+def status_of(error: SuperarmError) -> HTTPStatus:
+    """The status with which an error is answered.
+
+    Args:
+        error: The error.
+    """
+    for kind, status in _STATUSES:
+        if isinstance(error, kind):
+            return status
+    return HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Answer every error as a problem.
+
+    Args:
+        app: The service.
+    """
+
+    @app.exception_handler(SuperarmError)
+    async def answer_error(request: Request, error: SuperarmError) -> JSONResponse:
+        status = status_of(error)
+        headers = None
+        if status is HTTPStatus.SERVICE_UNAVAILABLE:
+            headers = {"Retry-After": _RETRY_SECONDS}
+        return problem(status, str(error), headers)
+
+    @app.exception_handler(Refusal)
+    async def answer_refusal(request: Request, error: Refusal) -> JSONResponse:
+        return problem(error.status, error.detail, error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def answer_invalid(
+        request: Request, error: RequestValidationError
+    ) -> JSONResponse:
+        return problem(HTTPStatus.UNPROCESSABLE_ENTITY, _invalid(error))
+
+    @app.exception_handler(HTTPException)
+    async def answer_http(request: Request, error: HTTPException) -> JSONResponse:
+        headers = error.headers
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            methods = _allowed_methods(app, request.url.path)
+            headers = {"Allow": ", ".join(methods)} if methods else headers
+        return problem(error.status_code, str(error.detail), headers)
+
+    @app.exception_handler(Exception)
+    async def answer_defect(request: Request, error: Exception) -> JSONResponse:
+        detail = "a defect of superarm; the service's log has the details"
+        return problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+
+
+def _allowed_methods(app: FastAPI, path: str) -> list[str]:
+    """The methods of a path. Several routes may share it, of which Starlette names one."""
+    methods: set[str] = set()
+    for template, operations in app.openapi()["paths"].items():
+        pattern, _, _ = compile_path(template)
+        if pattern.match(path):
+            methods |= {method.upper() for method in operations}
+    return sorted(methods)
+
+
+def _invalid(error: RequestValidationError) -> str:
+    """What was wrong with a request, the first few faults of it."""
+    faults = []
+    for fault in error.errors()[:3]:
+        place = ".".join(str(part) for part in fault["loc"])
+        faults.append(f"{place}: {fault['msg']}")
+    return "; ".join(faults)

@@ -1,0 +1,190 @@
+"""What all journals in databases share: the tables, and how they are read and checked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+from superarm.core.errors import StateError
+
+from .events import Event, Kind, decode_body
+from .journal import BanditRow, Snapshot, TokenRow
+from .journal_check import find_problems
+
+_PAGE = 1000  # events read at a time
+
+
+class SQLJournal(ABC):
+    """Reads the tables of a journal.
+
+    A subclass connects and writes. Statements are in the SQL that SQLite and PostgreSQL share, with
+    ``?`` in the place of values.
+
+    Args:
+        url: The URL of the storage, without a password.
+        where: The storage, for error messages.
+    """
+
+    def __init__(self, url: str, where: str) -> None:
+        self._url = url
+        self._where = where
+
+    @property
+    def url(self) -> str:
+        """The URL of the storage, without a password."""
+        return self._url
+
+    @abstractmethod
+    def _rows(
+        self, query: str, values: tuple[Any, ...] = ()
+    ) -> list[tuple[Any, ...]]: ...
+
+    def _first_row(self, query: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        rows = self._rows(query, values)
+        return rows[0] if rows else None
+
+    # --- bandits ---------------------------------------------------------------------------
+
+    def find(self, tenant: str, name: str) -> BanditRow | None:
+        """A bandit by name; ``None`` if there is none.
+
+        Args:
+            tenant: Whose bandit it is.
+            name: Its name.
+        """
+        query = "SELECT id, tenant, name, created FROM bandits WHERE tenant = ? AND name = ?"
+        row = self._first_row(query, (tenant, name))
+        return None if row is None else BanditRow(*row)
+
+    def bandits(self, tenant: str) -> list[BanditRow]:
+        """All bandits of a tenant, by name.
+
+        Args:
+            tenant: Whose bandits.
+        """
+        query = "SELECT id, tenant, name, created FROM bandits WHERE tenant = ? ORDER BY name"
+        return [BanditRow(*row) for row in self._rows(query, (tenant,))]
+
+    def newest(self, most: int) -> list[BanditRow]:
+        """The bandits of all tenants that were created last.
+
+        Args:
+            most: How many, at most.
+        """
+        query = "SELECT id, tenant, name, created FROM bandits ORDER BY id DESC LIMIT ?"
+        return [BanditRow(*row) for row in self._rows(query, (most,))]
+
+    def find_decision(self, tenant: str, key: str) -> list[BanditRow]:
+        """The bandits that have a decision with this key.
+
+        Args:
+            tenant: Whose bandits.
+            key: The key of the event ``decided``.
+        """
+        query = (
+            "SELECT id, tenant, name, created FROM bandits WHERE tenant = ? AND id IN "
+            "(SELECT bandit FROM events WHERE key = ? AND kind = 'decided') ORDER BY name"
+        )
+        return [BanditRow(*row) for row in self._rows(query, (tenant, key))]
+
+    # --- tokens ----------------------------------------------------------------------------
+
+    def find_token(self, token_hash: str) -> TokenRow | None:
+        """A token by its hash; ``None`` if there is none.
+
+        Args:
+            token_hash: The hash.
+        """
+        query = "SELECT hash, tenant, name, scopes, created FROM tokens WHERE hash = ?"
+        row = self._first_row(query, (token_hash,))
+        return None if row is None else TokenRow(*row)
+
+    def tokens(self) -> list[TokenRow]:
+        """All tokens, by tenant and name."""
+        query = "SELECT hash, tenant, name, scopes, created FROM tokens ORDER BY tenant, name"
+        return [TokenRow(*row) for row in self._rows(query)]
+
+    # --- events ----------------------------------------------------------------------------
+
+    def events(self, bandit: int, after: int = 0) -> Iterator[Event]:
+        """The events of a bandit in order.
+
+        Args:
+            bandit: The id of the bandit.
+            after: The number of the event to start after.
+        """
+        query = (
+            "SELECT seq, key, kind, time, body FROM events "
+            "WHERE bandit = ? AND seq > ? ORDER BY seq LIMIT ?"
+        )
+        last = after
+        while True:
+            # A page at a time, so that others can write in between.
+            page = self._rows(query, (bandit, last, _PAGE))
+            for row in page:
+                event = self._event(row)
+                if event.seq != last + 1:
+                    raise StateError(
+                        f"{self._where} is damaged: event {last + 1} of bandit {bandit} is "
+                        "missing; restore a backup"
+                    )
+                last = event.seq
+                yield event
+            if len(page) < _PAGE:
+                return
+
+    def event(self, bandit: int, key: str) -> Event | None:
+        """The event with a key; ``None`` if there is none.
+
+        Args:
+            bandit: The id of the bandit.
+            key: The key.
+        """
+        query = (
+            "SELECT seq, key, kind, time, body FROM events WHERE bandit = ? AND key = ?"
+        )
+        row = self._first_row(query, (bandit, key))
+        return None if row is None else self._event(row)
+
+    def _event(self, row: tuple[Any, ...]) -> Event:
+        seq, key, kind, time, body = row
+        return Event(
+            seq=seq,
+            key=key,
+            kind=Kind(kind),
+            time=time,
+            body=decode_body(body, f"{self._where}: event {seq}"),
+        )
+
+    # --- blobs and snapshots ---------------------------------------------------------------
+
+    def blob(self, name: str) -> bytes:
+        """A blob by its hash.
+
+        Args:
+            name: Its hash.
+        """
+        row = self._first_row("SELECT bytes FROM blobs WHERE hash = ?", (name,))
+        if row is None:
+            raise StateError(
+                f"{self._where} is damaged: blob {name[:12]}… is missing; restore a backup"
+            )
+        data: bytes = row[0]
+        return data
+
+    def snapshot(self, bandit: int) -> Snapshot | None:
+        """The last snapshot of a bandit; ``None`` if there is none.
+
+        Args:
+            bandit: The id of the bandit.
+        """
+        query = "SELECT seq, bytes FROM snapshots WHERE bandit = ?"
+        row = self._first_row(query, (bandit,))
+        return None if row is None else Snapshot(*row)
+
+    # --- damage ----------------------------------------------------------------------------
+
+    def check(self) -> list[str]:
+        """Look for damage; one sentence for each problem, none if all is well."""
+        return find_problems(self._rows)

@@ -1,0 +1,255 @@
+"""Several processes on one PostgreSQL: a bandit has one owner, which may die at any time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import count
+from threading import Event
+from time import monotonic, sleep
+
+import httpx
+import numpy as np
+import pytest
+from running_service import running_service
+from served_process import ServedProcess
+
+from superarm.client import Client
+from superarm.core import Arms
+from superarm.core.errors import SuperarmError
+from superarm.kernels import SquaredExponential
+from superarm.live import Storage, load_bandit
+from superarm.live.events import Kind
+from superarm.live.fold import Fold
+from superarm.live.service import Settings
+from superarm.live.service.owners import Owners
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy
+from superarm.posteriors import StreamingGP
+from superarm.rules import UCB, Fixed
+
+MENU = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7], "tea": [0.9, 0.1]}
+POLICY = IndexPolicy(
+    posterior=StreamingGP(SquaredExponential(lengthscale=0.3), noise_variance=0.01),
+    rule=UCB(schedule=Fixed(value=2.0)),
+    oracle=TopK(k=1),
+)
+
+
+# --- who owns what -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def storages(postgres_url: str) -> Iterator[list[Storage]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(Storage(postgres_url)) for _ in range(3)]
+
+
+def members(storages: list[Storage]) -> list[Owners]:
+    """Three processes that have seen each other."""
+    owners = []
+    for number, storage in enumerate(storages):
+        journal = storage.journal
+        owners.append(Owners(journal, f"http://127.0.0.1:{number + 1}"))  # type: ignore[arg-type]
+    for _ in range(2):
+        for one in owners:
+            one._beat()
+    return owners
+
+
+def owner_by_each(owners: list[Owners], bandit: str) -> list[str]:
+    """The address of the owner of a bandit, as each process sees it."""
+    return [one.other_owner("acme", bandit) or one._address for one in owners]
+
+
+def test_all_processes_agree_on_one_owner(storages: list[Storage]) -> None:
+    owners = members(storages)
+    shares: Counter[str] = Counter()
+    for number in range(300):
+        views = owner_by_each(owners, f"bandit{number}")
+        assert len(set(views)) == 1
+        shares[views[0]] += 1
+    # Each has 100 ± 8.2 by chance; five standard deviations are exceeded once in a million.
+    assert min(shares.values()) > 100 - 5 * 8.2
+
+
+def test_only_the_bandits_of_a_process_that_stops_move(storages: list[Storage]) -> None:
+    owners = members(storages)
+    before = {f"b{n}": owner_by_each(owners, f"b{n}")[0] for n in range(100)}
+    leaving = owners.pop()
+    leaving._stopping.set()
+    leaving._thread = owners[0]._thread  # it never ran
+    leaving._membership.leave(leaving._process)
+    for one in owners:
+        one._beat()
+    for bandit, address in before.items():
+        views = owner_by_each(owners, bandit)
+        assert len(set(views)) == 1
+        if address != leaving._address:
+            assert views[0] == address
+
+
+# --- handing over --------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_requests_reach_the_owner_through_any_process(postgres_url: str) -> None:
+    with ExitStack() as stack:
+        addresses = []
+        services = []
+        for _ in range(2):
+            storage = stack.enter_context(Storage(postgres_url))
+            served = ServedProcess(postgres_url)
+            stack.enter_context(served)
+            services.append(served)
+            addresses.append(served.address)
+            del storage
+        wait_until_they_know_each_other(postgres_url, 2)
+        first = Client(addresses[0])
+        second = Client(addresses[1])
+        bandit = first.create_bandit("menu", spec=POLICY)
+        same = second.load_bandit("menu")
+        answer = bandit.ask(MENU, decision_id="a")
+        assert same.pending == ["a"]
+        assert same.ask(MENU, decision_id="a") == answer
+        assert same.tell("a", {answer.arms[0]: 0.5})
+        assert bandit.pending == []
+        assert not bandit.tell("a", {answer.arms[0]: 0.5})
+        assert bandit.predict(MENU).mean.tolist() == same.predict(MENU).mean.tolist()
+        kinds = [event.kind for event in same.events()]
+        assert kinds == [Kind.CREATED, Kind.DECIDED, Kind.OBSERVED]
+        unknown = httpx.get(f"{addresses[0]}/v1/decisions/none")
+        assert unknown.status_code == 404
+        for served in services:
+            served.stop()
+
+
+def wait_until_they_know_each_other(url: str, number: int) -> None:
+    """Until all of them are alive, and each has looked since."""
+    with Storage(url) as storage:
+        end = monotonic() + 60.0
+        while len(storage.journal.processes(3.0)) < number:  # type: ignore[attr-defined]
+            assert monotonic() < end
+            sleep(0.1)
+    sleep(1.5)
+
+
+def play_under_kills(url: str, clients: int, kills: int) -> None:
+    """Clients ask and tell through three processes, one of which is killed again and again."""
+    with ExitStack() as stack:
+        served = [stack.enter_context(ServedProcess(url)) for _ in range(3)]
+        addresses = [process.address for process in served]
+        wait_until_they_know_each_other(url, 3)
+        Client(addresses[0]).create_bandit("menu", spec=POLICY)
+        stopping = Event()
+        numbers = count()
+        told: dict[str, dict[str, float]] = {}
+
+        def use(client_number: int) -> None:
+            rng = np.random.default_rng(client_number)
+            while not stopping.is_set():
+                number = next(numbers)
+                decision = f"d{number}"
+                rewards = play_once(addresses, rng, decision)
+                if rewards is not None:
+                    told[decision] = rewards
+
+        with ThreadPoolExecutor(clients) as threads:
+            running = [threads.submit(use, number) for number in range(clients)]
+            for kill in range(kills):
+                wait_for_progress(told, running)
+                victim = kill % 3
+                served[victim].kill()
+                wait_for_progress(told, running)
+                served[victim] = stack.enter_context(ServedProcess(url))
+                addresses[victim] = served[victim].address
+            wait_for_progress(told, running)
+            stopping.set()
+            for one in running:
+                one.result(120)
+        for process in served:
+            process.stop()
+    check_nothing_is_lost(url, told)
+
+
+def play_once(
+    addresses: list[str], rng: np.random.Generator, decision: str
+) -> dict[str, float] | None:
+    """Ask and tell through processes drawn at random; the acknowledged rewards."""
+    answer = None
+    for _ in range(40):
+        address = addresses[int(rng.integers(len(addresses)))]
+        try:
+            with Client(address, retries=0, timeout=20.0) as client:
+                bandit = client.load_bandit("menu")
+                if answer is None:
+                    answer = bandit.ask(MENU, decision_id=decision)
+                rewards = {str(arm): len(decision) / 10 for arm in answer.arms}
+                bandit.tell(decision, rewards)
+                return rewards
+        except SuperarmError:
+            sleep(0.05)
+    return None
+
+
+def wait_for_progress(told: dict[str, dict[str, float]], running: list[object]) -> None:
+    before = len(told)
+    end = monotonic() + 60.0
+    while len(told) < before + 5:
+        assert monotonic() < end, "no request succeeded within a minute"
+        sleep(0.05)
+
+
+def check_nothing_is_lost(url: str, told: dict[str, dict[str, float]]) -> None:
+    with Storage(url) as storage:
+        bandit = load_bandit("menu", storage=storage)
+        decided = Counter[str]()
+        observed = Counter[str]()
+        for event in bandit.events():
+            if event.kind is Kind.DECIDED:
+                decided[event.body["id"]] += 1
+            if event.kind is Kind.OBSERVED:
+                observed[event.body["decision"]] += 1
+        assert set(told) <= set(observed)
+        assert set(observed) <= set(decided)
+        assert set(decided.values()) == {1}
+        assert set(observed.values()) == {1}
+        assert bandit.verify().same
+        fold = Fold(bandit._log)
+        fold.catch_up()
+        arms = Arms(ids=list(MENU), features=list(MENU.values()))
+        offer = fold.offer(arms)
+        expected = fold.policy.beliefs(offer)  # type: ignore[attr-defined]
+        np.testing.assert_allclose(
+            bandit.predict(MENU).mean, expected.mean, rtol=1e-9, atol=1e-12
+        )
+        print(f"{len(told)} acknowledged, 0 lost, 0 doubled")
+
+
+@pytest.mark.slow
+def test_an_owner_that_is_killed_loses_nothing(postgres_url: str) -> None:
+    play_under_kills(postgres_url, clients=4, kills=2)
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_owners_that_are_killed_ten_times_lose_nothing(postgres_url: str) -> None:
+    play_under_kills(postgres_url, clients=32, kills=10)
+
+
+def test_a_process_that_cannot_reach_the_owner_answers_itself(
+    postgres_url: str,
+) -> None:
+    """The owner is registered as alive, but nobody listens there."""
+    with Storage(postgres_url) as storage, Storage(postgres_url) as other:
+        settings = Settings(address="http://127.0.0.1:1")
+        with running_service(storage, settings) as url, Client(url) as client:
+            for number in range(8):  # about half of them belong to the other
+                name = f"menu{number}"
+                client.create_bandit(name, spec=POLICY)
+                other.journal.heartbeat("ghost", "http://127.0.0.1:9")  # type: ignore[attr-defined]
+                sleep(0.3)
+                answer = client.load_bandit(name).ask(MENU)
+                assert client.load_bandit(name).tell(answer, {answer.arms[0]: 1.0})

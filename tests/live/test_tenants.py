@@ -1,0 +1,183 @@
+"""Two tenants that try each other's ids at the same time: not one byte leaks."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from running_service import running_service
+
+from superarm.core.registry import spec_of
+from superarm.core.serialization import to_json
+from superarm.kernels import SquaredExponential
+from superarm.live import Storage, load_bandit
+from superarm.live.access import SCOPES, make_token
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy
+from superarm.posteriors import StreamingGP
+from superarm.rules import UCB, Fixed
+
+POLICY = IndexPolicy(
+    posterior=StreamingGP(SquaredExponential(lengthscale=0.3), noise_variance=0.01),
+    rule=UCB(schedule=Fixed(value=2.0)),
+    oracle=TopK(k=1),
+)
+SPEC = to_json(spec_of(POLICY))
+MISSING = "missing"
+"""An id that nobody has, of the same length as those that somebody has."""
+
+
+class Tenant:
+    """A tenant with a bandit; all its words contain its name.
+
+    Args:
+        name: Its name, of seven letters.
+        token: Its token.
+        url: Where the service is.
+    """
+
+    def __init__(self, name: str, token: str, url: str) -> None:
+        self.name = name
+        headers = {"Authorization": f"Bearer {token}"}
+        self.http = httpx.Client(base_url=url, headers=headers, timeout=60.0)
+        self.arms = {f"{name}-tea": [0.1, 0.2], f"{name}-rum": [0.7, 0.9]}
+
+    def create(self) -> None:
+        """Create a bandit, and one decision with a reward."""
+        created = self.http.post("/v1/bandits", json={"name": self.name, "spec": SPEC})
+        assert created.status_code == 201
+        self.work(self.name)
+
+    def work(self, decision: str) -> None:
+        """Ask and tell in its own bandit."""
+        path = f"/v1/bandits/{self.name}/decisions"
+        body = {"arms": self.arms, "decision_id": decision}
+        asked = self.http.post(path, json=body)
+        assert asked.status_code == 201, asked.text
+        rewards = {asked.json()["arms"][0]: 0.5}
+        told = self.http.post(
+            f"/v1/decisions/{decision}/observations", json={"rewards": rewards}
+        )
+        assert told.status_code == 201, told.text
+
+    def intrude(self, other: str) -> list[str]:
+        """What a tenant sees of ids that are not its own: status, headers and body of each answer."""
+        return [
+            self._normalised(method, path.format(id=other), body, other)
+            for method, path, body in _requests(self.arms)
+        ]
+
+    def _normalised(self, method: str, path: str, body: Any, other: str) -> str:
+        content = None if body is None else json.dumps(body).replace("{id}", other)
+        headers = {"Content-Type": "application/json"}
+        answer = self.http.request(method, path, content=content, headers=headers)
+        shown_headers = dict(answer.headers)
+        del shown_headers["date"]
+        text = f"{method} {answer.status_code} {shown_headers} {answer.text}"
+        return text.replace(other, "{id}")
+
+    def everything(self) -> str:
+        """All that a tenant can read about itself."""
+        pages = [
+            self.http.get(path).text
+            for path in (
+                "/v1/bandits",
+                "/v1/tokens",
+                f"/v1/bandits/{self.name}",
+                f"/v1/bandits/{self.name}/pending",
+                f"/v1/bandits/{self.name}/events?follow=false",
+                f"/v1/decisions/{self.name}",
+                f"/v1/decisions/{self.name}/explain",
+                "/metrics",
+                "/readyz",
+            )
+        ]
+        return "\n".join(pages)
+
+
+def _requests(arms: Any) -> list[tuple[str, str, Any]]:
+    rewards = {"rewards": {"{id}-tea": 1.0}}
+    bandit = "/v1/bandits/{id}"
+    decision = "/v1/decisions/{id}"
+    return [
+        ("GET", bandit, None),
+        ("GET", f"{bandit}/pending", None),
+        ("GET", f"{bandit}/events?follow=false", None),
+        ("PUT", f"{bandit}/spec", {"spec": SPEC}),
+        ("PUT", f"{bandit}/arms", {"arms": arms}),
+        ("POST", f"{bandit}/refit", None),
+        ("POST", f"{bandit}/decisions", {"arms": arms, "decision_id": "{id}"}),
+        ("POST", f"{bandit}/predict", {"arms": arms}),
+        ("POST", f"{bandit}/observations", {"arms": arms, **rewards}),
+        ("POST", f"{bandit}/observations/batch", {"decision": "{id}", **rewards}),
+        ("GET", decision, None),
+        ("GET", decision + "?bandit={id}", None),
+        ("POST", f"{decision}/observations", rewards),
+        ("POST", decision + "/observations?bandit={id}", rewards),
+        ("POST", f"{decision}/abandon", None),
+        ("GET", f"{decision}/explain", None),
+        ("DELETE", "/v1/tokens/{id}", None),
+    ]
+
+
+def add_token(storage: Storage, tenant: str) -> str:
+    """A new token of a tenant, which allows everything."""
+    token, row = make_token(tenant, tenant, SCOPES)
+    storage.journal.add_token(row)
+    return token
+
+
+def hammer(storage: Storage, rounds: int) -> int:
+    """Let two tenants work and try each other's ids; how many intrusions there were."""
+    names = ("alphaco", "betainc")
+    tokens = {name: add_token(storage, name) for name in names}
+    with running_service(storage) as url:
+        first, second = (Tenant(name, tokens[name], url) for name in names)
+        first.create()
+        second.create()
+        expected = first.intrude(MISSING)
+        assert {text.split()[1] for text in expected} == {"404"}
+
+        def run(number: int) -> int:
+            tenant, other = (first, second) if number % 2 else (second, first)
+            tenant.work(f"{tenant.name}-{number}")
+            assert tenant.intrude(other.name) == expected
+            return len(expected)
+
+        with ThreadPoolExecutor(8) as pool:
+            intrusions = sum(pool.map(run, range(rounds)))
+        for tenant, other in ((first, second), (second, first)):
+            assert tenant.name in tenant.everything()
+            assert other.name not in tenant.everything()
+            check_journal(storage, tenant, other, rounds)
+        first.http.close()
+        second.http.close()
+    return intrusions
+
+
+def check_journal(storage: Storage, tenant: Tenant, other: Tenant, rounds: int) -> None:
+    """Its bandit has its own decisions and rewards, and nothing of the other."""
+    bandit = load_bandit(tenant.name, storage=storage, tenant=tenant.name)
+    events = list(bandit.events())
+    assert len(events) == 1 + 2 * (1 + rounds // 2)
+    assert other.name not in str(events)
+    for event in events:
+        if "arms" in event.body:
+            assert list(bandit._log.arms(event.body["arms"]).ids) == list(tenant.arms)
+    assert bandit.verify().same
+
+
+def test_tenants_see_nothing_of_each_other(url: str) -> None:
+    with Storage(url) as storage:
+        assert hammer(storage, rounds=16) == 16 * 17
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_tenants_see_nothing_of_each_other_for_long(tmp_path: Path) -> None:
+    with Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as storage:
+        assert hammer(storage, rounds=400) == 400 * 17

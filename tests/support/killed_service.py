@@ -1,0 +1,199 @@
+"""A service in a process of its own that is killed under load, and the clients that use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Lock, Thread
+from time import monotonic, sleep
+from typing import Any
+
+import httpx
+
+from superarm.client import Client, RemoteBandit
+from superarm.core.errors import SuperarmError
+
+_SOURCE = str(Path(__file__).parents[2] / "src")
+_PATIENCE_SECONDS = 120.0
+MENU = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7], "tea": [0.9, 0.1]}
+
+
+class ServiceProcess:
+    """``superarm serve`` on a storage.
+
+    Args:
+        storage: The URL of the storage.
+    """
+
+    def __init__(self, storage: str) -> None:
+        path = os.pathsep.join([_SOURCE, os.environ.get("PYTHONPATH", "")])
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "superarm", "serve"),
+                *("--storage", storage, "--port", "0", "--json"),
+            ],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the service did not start"
+        self.url: str = json.loads(line)["address"]
+
+    def wait_until_ready(self) -> None:
+        """Wait until the journals are replayed."""
+        end = monotonic() + _PATIENCE_SECONDS
+        while not self._is_ready():
+            assert monotonic() < end
+            assert self._process.poll() is None
+            sleep(0.05)
+
+    def _is_ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/readyz").is_success
+        except httpx.TransportError:
+            return False
+
+    def kill(self) -> None:
+        """Kill the process as ``kill -9`` does."""
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+class Acknowledged:
+    """What a service has acknowledged: decisions with their arm, and rewards."""
+
+    def __init__(self) -> None:
+        self.asks: dict[str, str] = {}
+        self.tells: dict[str, float] = {}
+        self.repeats = 0
+        """Tells that were stored, though their first acknowledgement never arrived."""
+        self._lock = Lock()
+
+    def add_ask(self, decision: str, arm: str) -> None:
+        """Note a decision."""
+        with self._lock:
+            self.asks[decision] = arm
+
+    def add_tell(self, decision: str, reward: float, is_new: bool) -> None:
+        """Note a reward."""
+        with self._lock:
+            self.tells[decision] = reward
+            self.repeats += not is_new
+
+    def count(self) -> int:
+        """Acknowledgements so far."""
+        return len(self.asks) + len(self.tells)
+
+
+@contextmanager
+def clients(
+    url: str, life: int, count: int, acknowledged: Acknowledged
+) -> Iterator[None]:
+    """Clients that ask and tell until the block ends; what fails they leave unfinished.
+
+    Args:
+        url: Where the service is.
+        life: How many times it was killed before: part of the decisions' ids.
+        count: How many clients there are.
+        acknowledged: Where they note what the service acknowledged.
+    """
+    stopping = Event()
+
+    def loop(client: int) -> None:
+        with Client(url, retries=0, timeout=_PATIENCE_SECONDS) as connection:
+            bandit = RemoteBandit(connection, "menu")
+            number = 0
+            while not stopping.is_set():
+                number += 1
+                name = f"{life}-{client}-{number}"
+                try:
+                    _ask_and_tell(bandit, name, acknowledged)
+                except SuperarmError:
+                    return  # the service was killed
+
+    threads = [Thread(target=loop, args=(client,)) for client in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        for thread in threads:
+            thread.join()
+
+
+def _ask_and_tell(bandit: RemoteBandit, name: str, acknowledged: Acknowledged) -> None:
+    answer = bandit.ask(MENU, decision_id=name)
+    acknowledged.add_ask(name, str(answer.arms[0]))
+    reward = reward_of(name)
+    is_new = bandit.tell(answer, {answer.arms[0]: reward})
+    acknowledged.add_tell(name, reward, is_new)
+
+
+def reward_of(decision: str) -> float:
+    """The reward that a client tells for a decision.
+
+    Args:
+        decision: Its id.
+    """
+    life, client, number = map(int, decision.split("-"))
+    return (life * 3 + client * 7 + number) % 11 / 10
+
+
+def kill_under_load(storage: str, spec: Any, kills: int, count: int) -> Acknowledged:
+    """Kill a service again and again while clients use it; what it acknowledged.
+
+    Args:
+        storage: The URL of the storage.
+        spec: The policy of the bandit ``menu``.
+        kills: How many times.
+        count: How many clients there are.
+    """
+    acknowledged = Acknowledged()
+    for life in range(kills):
+        service = ServiceProcess(storage)
+        try:
+            service.wait_until_ready()
+            with Client(service.url) as client:
+                client.create_bandit("menu", spec=spec, load_if_exists=True)
+            with clients(service.url, life, count, acknowledged):
+                enough = acknowledged.count() + 4 * count
+                end = monotonic() + _PATIENCE_SECONDS
+                while acknowledged.count() < enough:
+                    assert monotonic() < end, "the service does not answer"
+                    sleep(0.005)
+                service.kill()
+        finally:
+            service.kill()
+    return acknowledged
+
+
+def repeat_unfinished(storage: str, acknowledged: Acknowledged) -> int:
+    """Repeat what was asked but not told, as clients do that were cut off; how many there were.
+
+    Args:
+        storage: The URL of the storage.
+        acknowledged: What was acknowledged before.
+    """
+    unfinished = sorted(set(acknowledged.asks) - set(acknowledged.tells))
+    service = ServiceProcess(storage)
+    try:
+        service.wait_until_ready()
+        with Client(service.url, timeout=_PATIENCE_SECONDS) as client:
+            bandit = client.load_bandit("menu")
+            for name in unfinished:
+                answer = bandit.ask(MENU, decision_id=name)
+                assert answer.arms == [acknowledged.asks[name]]
+                _ask_and_tell(bandit, name, acknowledged)
+    finally:
+        service.kill()
+    return len(unfinished)
