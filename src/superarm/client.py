@@ -37,9 +37,11 @@ from superarm.core.inputs import as_number
 from superarm.core.serialization import to_json
 from superarm.live.answers import Answer, Forecast, Recorded, Status, Tell
 from superarm.live.arms import as_arms, is_list_of_ids, plain_id
+from superarm.live.challenger import ShadowReport
 from superarm.live.events import Event, Kind
 from superarm.live.explain import ArmReasons, Explanation, Teacher
 from superarm.live.journal import StorageError
+from superarm.live.off_policy import Estimate
 from superarm.live.refit import Refit
 from superarm.live.spec import BanditSpec
 
@@ -53,6 +55,7 @@ _TRANSIENT = (
     HTTPStatus.GATEWAY_TIMEOUT,
 )
 _LONGEST_PAUSE = 5.0
+_ESTIMATES = ("current", "inverse_propensity", "self_normalised", "doubly_robust")
 
 
 class ServiceError(SuperarmError, RuntimeError):
@@ -346,6 +349,47 @@ class RemoteBandit(Displayable):
         spec = BanditSpec.from_json(answer["spec"])
         return Refit(answer["log_marginal_likelihood"], spec)
 
+    # --- a challenger ------------------------------------------------------------------------
+
+    def shadow(self, spec: Any) -> None:
+        """Let a challenger decide on the same offers, without acting. It survives restarts.
+
+        Args:
+            spec: A policy, the spec of one by registry names, or a ``BanditSpec``; ``None`` ends the
+                challenger. A policy alone takes everything else from the bandit. A challenger that
+                runs already is replaced, and the report starts anew.
+        """
+        if spec is None:
+            self._request("DELETE", "challenger")
+            return
+        challenger = BanditSpec.from_user(spec, default=self.spec)
+        self._request("PUT", "challenger", {"spec": challenger.as_json()})
+
+    def shadow_report(
+        self,
+        *,
+        reward_range: tuple[float, float] | None = None,
+        level: float = 0.95,
+    ) -> ShadowReport:
+        """Estimate what the challenger would have earned, in rewards per decision.
+
+        Args:
+            reward_range: The least and the greatest possible reward of a decision: the sum over its
+                arms. With it, intervals hold for any number of decisions; without it, only for many.
+            level: The probability that an interval covers.
+        """
+        query: dict[str, float] = {"level": as_number(level, "level")}
+        if reward_range is not None:
+            low, high = reward_range
+            query["reward_low"] = as_number(low, "low")
+            query["reward_high"] = as_number(high, "high")
+        return _report(self._request("GET", "challenger", query=query))
+
+    def switch(self) -> None:
+        """Make the challenger the policy. It has learned all rewards recorded so far."""
+        self._request("POST", "challenger/switch")
+        self._spec = None
+
     # --- questions -------------------------------------------------------------------------
 
     @property
@@ -435,11 +479,18 @@ class RemoteBandit(Displayable):
         ids = [plain_id(arm) for arm in offered.ids]
         return {"ids": ids, "features": offered.features.tolist()}
 
-    def _request(self, method: str, rest: str, body: Any = None) -> Any:
+    def _request(
+        self,
+        method: str,
+        rest: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+    ) -> Any:
         path = _path("v1", "bandits", self.name)
         if rest:
             path = f"{path}/{rest}"
-        return self._client.request(method, path, body)
+        return self._client.request(method, path, body, query=query)
 
     def _decision_request(
         self, method: str, decision: Answer | str, rest: str, body: Any = None
@@ -527,6 +578,14 @@ def _answer(body: Mapping[str, Any]) -> Answer:
         propensity=body["propensity"],
         guarantee=None if guarantee is None else Guarantee(**guarantee),
     )
+
+
+def _report(body: Mapping[str, Any]) -> ShadowReport:
+    estimates = {}
+    for name in _ESTIMATES:
+        table = body[name]
+        estimates[name] = None if table is None else Estimate(**table)
+    return ShadowReport(**{**body, **estimates})
 
 
 def _by_arm(arms: list[Any], values: Mapping[str, float]) -> dict[Any, float]:

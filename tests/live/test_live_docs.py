@@ -85,6 +85,19 @@ def test_the_pages_client(address: str, namespace: dict[str, Any]) -> None:
     assert remote.decision("tuesday").status == "partial"
 
 
+def test_the_pages_challenger_here_and_at_the_service(
+    address: str, namespace: dict[str, Any]
+) -> None:
+    program = blocks(PAGE, "python")[2]
+    exec(program, namespace)
+    own = namespace["report"]
+    assert own.rewarded == 20
+    exec(blocks(PAGE, "python")[1].replace(ADDRESS, address), namespace)
+    exec(program, namespace)
+    assert namespace["report"].rewarded == 20
+    assert namespace["bandit"].spec.policy["rule"]["name"] == "greedy"
+
+
 def test_the_pages_curl(address: str, namespace: dict[str, Any]) -> None:
     curl = shutil.which("curl")
     if curl is None:

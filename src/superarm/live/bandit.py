@@ -19,7 +19,7 @@ import numpy as np
 from superarm.core import Decision, Feedback, Offer
 from superarm.core.capabilities import Forecaster
 from superarm.core.display import Displayable
-from superarm.core.errors import ConflictError, InputError, SuperarmError
+from superarm.core.errors import ConflictError, InputError, NotFoundError, SuperarmError
 from superarm.core.inputs import as_number, as_path, require_choice
 from superarm.core.serialization import from_json, to_json
 
@@ -71,9 +71,8 @@ class Bandit(Displayable):
         self._fold: Fold | None = None  # None: must be read from the journal
         self._snapshot_seq = 0  # the last event in a snapshot that was queued
         self._row = row
-        self._following = (
-            Lock()
-        )  # whoever holds it follows the journal with the challenger
+        # Whoever holds it follows the journal with the challenger.
+        self._following = Lock()
         self._challenger: Challenger | None = None  # follows when a report is wanted
 
     def _display_fields(self) -> Mapping[str, Any]:
@@ -407,7 +406,7 @@ class Bandit(Displayable):
             challenge = fold.challenge
             last = fold.seq
         if challenge is None:
-            raise InputError(_NO_CHALLENGER)
+            raise NotFoundError(_NO_CHALLENGER)
         self._log.flush()
         with self._following:
             challenger = self._challenger
@@ -422,7 +421,7 @@ class Bandit(Displayable):
         with self._lock:
             challenge = self._current().challenge
             if challenge is None:
-                raise InputError(_NO_CHALLENGER)
+                raise NotFoundError(_NO_CHALLENGER)
             self._change_spec(Kind.RESPECIFIED, challenge.spec, switched=True)
 
     # --- questions -------------------------------------------------------------------------

@@ -13,7 +13,14 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from superarm._version import __version__
 from superarm.live.storage import Storage
 
-from . import bandit_routes, batch_routes, bodies, decision_routes, token_routes
+from . import (
+    bandit_routes,
+    batch_routes,
+    bodies,
+    challenger_routes,
+    decision_routes,
+    token_routes,
+)
 from .context import Service, ServiceDep
 from .guard import Guard
 from .handover import Handover, connect_others
@@ -21,6 +28,13 @@ from .metrics import Measured
 from .problems import MEDIA_TYPE, add_handlers
 from .settings import Settings
 
+_ROUTES = (
+    bandit_routes,
+    batch_routes,
+    challenger_routes,
+    decision_routes,
+    token_routes,
+)
 _THREADS = 256
 """Requests at a time: most of them wait for the disk."""
 _DESCRIPTION = """
@@ -76,7 +90,7 @@ def create_app(storage: Storage, settings: Settings | None = None) -> FastAPI:
         )
     app.add_middleware(Measured, metrics=service.metrics)
     app.add_middleware(Guard, settings=chosen)
-    for part in (bandit_routes, batch_routes, decision_routes, token_routes):
+    for part in _ROUTES:
         app.include_router(part.router)
     _add_health(app)
     return app

@@ -8,7 +8,6 @@ from fastapi import APIRouter, Response
 
 from superarm.core.errors import ConflictError
 from superarm.core.serialization import from_json
-from superarm.live.bandit import Bandit
 from superarm.live.journal import BanditRow
 from superarm.live.spec import BanditSpec
 
@@ -24,7 +23,7 @@ from .context import (
     from_request,
     one_id,
 )
-from .plain import decision_body
+from .plain import bandit_body, decision_body
 
 router = APIRouter(prefix="/v1/bandits", tags=["bandits"])
 
@@ -42,7 +41,7 @@ def create_bandit(
         if bandit.spec.as_json() != spec.as_json():
             raise
         response.status_code = HTTPStatus.OK
-    return _details(bandit)
+    return bandit_body(bandit)
 
 
 @router.get("")
@@ -57,7 +56,7 @@ def show_bandit(
     bandit: str, service: ServiceDep, caller: Reader
 ) -> bodies.BanditDetails:
     """A bandit: its spec, and how far it is."""
-    return _details(service.hub.bandit(caller.tenant, bandit))
+    return bandit_body(service.hub.bandit(caller.tenant, bandit))
 
 
 @router.get("/{bandit}/pending")
@@ -76,7 +75,7 @@ def change_spec(
     """Change what a bandit is made of. The new policy learns everything that was observed so far."""
     found = service.hub.bandit(caller.tenant, bandit)
     found.respecify(from_request(BanditSpec.from_user, body.spec))
-    return _details(found)
+    return bandit_body(found)
 
 
 @router.put("/{bandit}/arms", status_code=HTTPStatus.NO_CONTENT)
@@ -153,13 +152,3 @@ def observe(
 
 def _info(row: BanditRow) -> bodies.BanditInfo:
     return bodies.BanditInfo(name=row.name, created=row.created)
-
-
-def _details(bandit: Bandit) -> bodies.BanditDetails:
-    return bodies.BanditDetails(
-        name=bandit.name,
-        created=bandit.created,
-        spec=bandit.spec.as_json(),
-        events=bandit.seq,
-        pending=len(bandit.pending),
-    )
