@@ -19,6 +19,7 @@ from . import (
     bodies,
     challenger_routes,
     decision_routes,
+    personalizer_routes,
     token_routes,
 )
 from .context import Service, ServiceDep
@@ -33,6 +34,7 @@ _ROUTES = (
     batch_routes,
     challenger_routes,
     decision_routes,
+    personalizer_routes,
     token_routes,
 )
 _THREADS = 256

@@ -12,6 +12,8 @@ from superarm.live.journal import Journal
 from .problems import Refusal
 
 _BEARER = "bearer "
+SUBSCRIPTION_KEY = "Ocp-Apim-Subscription-Key"
+"""The header in which clients of Personalizer send a token."""
 _CACHE_SECONDS = 5.0
 
 
@@ -29,17 +31,22 @@ class Gate:
         self._lock = Lock()
         self._seen: dict[str, tuple[float, Caller]] = {}  # by hash, with the time
 
-    def caller(self, authorization: str | None) -> Caller:
+    def caller(
+        self, authorization: str | None, subscription_key: str | None = None
+    ) -> Caller:
         """Who sent a request.
 
         Args:
             authorization: The header ``Authorization``.
+            subscription_key: The header ``Ocp-Apim-Subscription-Key``, in which clients of Personalizer
+                send a token.
         """
         if not self._needs_token:
             return ANYBODY
-        if authorization is None or not authorization.lower().startswith(_BEARER):
+        token = _token(authorization, subscription_key)
+        if token is None:
             raise _unauthorized("this service needs a token: 'Authorization: Bearer …'")
-        token_hash = hash_token(authorization[len(_BEARER) :].strip())
+        token_hash = hash_token(token)
         now = clock.monotonic()
         with self._lock:
             checked, caller = self._seen.get(token_hash, (-_CACHE_SECONDS, ANYBODY))
@@ -57,6 +64,13 @@ class Gate:
         """Look every token up again, because one may have been removed."""
         with self._lock:
             self._seen.clear()
+
+
+def _token(authorization: str | None, subscription_key: str | None) -> str | None:
+    """The token in the headers of a request."""
+    if authorization is not None and authorization.lower().startswith(_BEARER):
+        return authorization[len(_BEARER) :].strip()
+    return None if subscription_key is None else subscription_key.strip()
 
 
 def _unauthorized(detail: str) -> Refusal:
