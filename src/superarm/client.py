@@ -219,6 +219,7 @@ class RemoteBandit(Displayable):
         structure: object = None,
         time: float | None = None,
         decision_id: str | None = None,
+        deferred: bool = False,
     ) -> Answer:
         """Decide which arms to choose. The decision is durable when this returns.
 
@@ -228,12 +229,15 @@ class RemoteBandit(Displayable):
             structure: The constraints of this round, if the oracle has any.
             time: Physical time, for rewards that drift; by default rounds are evenly spaced.
             decision_id: An id of your own. Asking again with the same id returns the same decision.
+            deferred: Whether rewards are awaited only after :meth:`activate`, because the decision may
+                never be acted on. It needs a policy that learns rewards in any order.
         """
         body = {
             "arms": self._arms_body(arms),
             "structure": to_json(structure),
             "time": time,
             "decision_id": uuid4().hex if decision_id is None else decision_id,
+            "deferred": deferred,
         }
         return _answer(self._request("POST", "decisions", body))
 
@@ -318,6 +322,20 @@ class RemoteBandit(Displayable):
         """
         awaited: bool = self._decision_request("POST", decision, "abandon")["awaited"]
         return awaited
+
+    def activate(self, decision: Answer | str) -> bool:
+        """Await the rewards of a deferred decision: it is acted on now.
+
+        Args:
+            decision: The decision, or its id.
+
+        Returns:
+            Whether the decision was deferred until now.
+        """
+        deferred: bool = self._decision_request("POST", decision, "activate")[
+            "deferred"
+        ]
+        return deferred
 
     # --- changes of the bandit itself --------------------------------------------------------
 

@@ -32,6 +32,7 @@ POLICY = IndexPolicy(
     oracle=TopK(k=2),
 )
 SPEC = to_json(spec_of(POLICY))
+ACTION = {"id": "tea", "features": [{"warm": True}]}  # of Personalizer
 
 
 @pytest.fixture
@@ -146,6 +147,19 @@ def test_abandon_and_explain(http: httpx.Client) -> None:
     assert any(
         teacher["decision"] == decision["id"] for few in teachers for teacher in few
     )
+
+
+def test_a_deferred_decision_awaits_rewards_once_it_is_activated(
+    http: httpx.Client,
+) -> None:
+    decision = ask(http, deferred=True)
+    path = f"/v1/decisions/{decision['id']}"
+    assert http.get(path).json()["status"] == "deferred"
+    assert http.get("/v1/bandits/menu/pending").json() == {"decisions": []}
+    assert http.post(f"{path}/activate").json() == {"deferred": True}
+    assert http.post(f"{path}/activate").json() == {"deferred": False}
+    assert http.get(path).json()["status"] == "pending"
+    assert detail(http.post("/v1/decisions/none/activate"), 404)
 
 
 def test_numbered_arms_are_told_by_number(http: httpx.Client) -> None:
@@ -538,6 +552,14 @@ def test_tenants_do_not_see_each_other(storage: Storage) -> None:
             ("GET", "/v1/decisions/{d}?bandit={b}", None),
             ("GET", "/v1/decisions/{d}/explain", None),
             ("POST", "/v1/decisions/{d}/abandon", None),
+            ("POST", "/v1/decisions/{d}/activate", None),
+            ("POST", "/v1/bandits/{b}/personalizer/v1.0/rank", {"actions": [ACTION]}),
+            (
+                "POST",
+                "/v1/bandits/{b}/personalizer/v1.0/events/{d}/reward",
+                {"value": 1},
+            ),
+            ("POST", "/v1/bandits/{b}/personalizer/v1.0/events/{d}/activate", None),
             ("POST", "/v1/decisions/{d}/observations", rewards),
         ]
         for method, path, body in requests:

@@ -31,8 +31,9 @@ Features = Sequence[Mapping[str, Any]]
 
 _FEWEST_COLUMNS = 4
 _DEEPEST = 16  # objects within objects
-_MOST_FEATURES = 1_000_000  # of a request, pairs included
+_MOST_FEATURES = 250_000  # of a request, pairs included
 _LARGEST = 1e6  # a number; the model is linear in it
+_LONGEST_NAME = 100  # characters of a feature's name in a message
 _SEPARATOR = "\x1f"  # between the parts of a path
 
 
@@ -189,9 +190,9 @@ def hash_features(
     - the items of a list are features at the path of the list; a number also has its place in its name;
     - null is no feature; the objects of ``context`` count as one.
 
-    A pair has both names and the product of the values. Feature i is added to column h(i) of its part,
-    with the sign s(i) [weinberger2009feature]: h and s are taken from the blake2b hash of the name, so
-    that they are the same in every process, for ever.
+    A pair has the product of the values. Feature i is added to column h(i) of its part, with the sign
+    s(i) [weinberger2009feature]: h and s are taken from the blake2b hash of the name, or of both
+    hashes for a pair, so that they are the same in every process, for ever.
 
     Args:
         context: Features of the context.
@@ -202,23 +203,28 @@ def hash_features(
     of_actions = [_features(action, "features") for action in actions]
     _check_size(of_context, of_actions)
     quarter = columns // 4
-    pairs_start = 2 * quarter
-    context_row = np.zeros(columns)
-    for name, value in of_context:
-        _add(context_row[:quarter], name, value)
-    rows = np.empty((len(actions), columns))
-    for row, of_action in zip(rows, of_actions, strict=True):
-        row[:] = context_row
-        for name, value in of_action:
-            _add(row[quarter:pairs_start], name, value)
-            for context_name, context_value in of_context:
-                pair = f"{context_name}{_SEPARATOR}{_SEPARATOR}{name}"
-                _add(row[pairs_start:], pair, context_value * value)
-    return rows
+    context_part = range(quarter)
+    action_part = range(quarter, 2 * quarter)
+    pairs_part = range(2 * quarter, columns)
+    context_row = [0.0] * columns  # a list, because it is filled one by one
+    for feature in of_context:
+        _add(context_row, context_part, feature)
+    rows = []
+    for of_action in of_actions:
+        row = context_row.copy()
+        for feature in of_action:
+            _add(row, action_part, feature)
+            for other in of_context:
+                digest = _hash(other.digest + feature.digest)
+                pair = _Feature(digest, other.value * feature.value)
+                _add(row, pairs_part, pair)
+        rows.append(row)
+    return np.array(rows)
 
 
 class _Feature(NamedTuple):
-    name: str
+    digest: bytes
+    """The hash of its name."""
     value: float
 
 
@@ -254,16 +260,23 @@ def _walk(value: Any, path: tuple[str, ...], where: str) -> Iterator[_Feature]:
             yield from _walk(item, item_path, where)
     elif isinstance(value, str | bool):
         text = value if isinstance(value, str) else str(value).lower()
-        yield _Feature(_SEPARATOR.join(("text", *path, text)), 1.0)
+        yield _Feature(_hash_name("text", *path, text), 1.0)
     elif value is not None:
-        name = f"{where}: {'.'.join(path)}"
-        number = as_number(value, name, -_LARGEST, _LARGEST)
-        yield _Feature(_SEPARATOR.join(("number", *path)), number)
+        place_name = ascii(".".join(path))[:_LONGEST_NAME]
+        number = as_number(value, f"{where}: {place_name}", -_LARGEST, _LARGEST)
+        yield _Feature(_hash_name("number", *path), number)
 
 
-def _add(part: Floats, name: str, value: float) -> None:
-    """Add a feature to its column, in place."""
-    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    number = int.from_bytes(digest, "big")
+def _hash_name(*parts: str) -> bytes:
+    return _hash(_SEPARATOR.join(parts).encode("utf-8", "surrogatepass"))
+
+
+def _hash(data: bytes) -> bytes:
+    return blake2b(data, digest_size=8).digest()
+
+
+def _add(row: list[float], part: range, feature: _Feature) -> None:
+    """Add a feature to its column in a part of a row."""
+    number = int.from_bytes(feature.digest, "big")
     sign = 1.0 if number & 1 else -1.0
-    part[(number >> 1) % len(part)] += sign * value
+    row[part[(number >> 1) % len(part)]] += sign * feature.value

@@ -112,6 +112,7 @@ def ask(
         structure=from_request(from_json, body.structure),
         time=body.time,
         decision_id=one_id(body.decision_id, idempotency_key, "decision_id"),
+        deferred=body.deferred,
     )
     return decision_body(bandit, answer)
 

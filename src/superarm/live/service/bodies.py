@@ -89,6 +89,10 @@ class Ask(Body):
         default=None,
         description="An id of your own; asking again with it returns the same decision.",
     )
+    deferred: bool = Field(
+        default=False,
+        description="Whether rewards are awaited only once the decision is activated.",
+    )
 
 
 class Guarantee(Body):
@@ -155,6 +159,12 @@ class Abandoned(Body):
     """Whether the decision was awaited until now."""
 
     awaited: bool
+
+
+class Activated(Body):
+    """Whether the decision was deferred until now."""
+
+    deferred: bool
 
 
 class Predict(Body):
