@@ -177,6 +177,7 @@ BAD = [
     ("rank", request(contextFeatures=[{"size": 10**400}])),
     ("rank", request(contextFeatures=[{"size": float("nan")}])),
     ("rank", request(contextFeatures=[{"a": {"\ud800": 1e12}}])),
+    ("rank", request(actions=[{"id": "\ud800", "features": []}])),
     ("rank", request(eventId="")),
     ("rank", request(eventId="x" * 300)),
     ("rank", request(deferActivation="yes")),

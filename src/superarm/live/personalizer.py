@@ -170,6 +170,11 @@ def _check_ids(actions: Sequence[Action]) -> None:
     for action in actions:
         if action.id in ids:
             raise InputError(f"two actions have the id {action.id!r:.60}; rename one")
+        try:
+            action.id.encode()
+        except UnicodeEncodeError:
+            # JSON can escape half a character, but no answer can contain it.
+            raise InputError(f"the id {action.id!r:.60} is not text") from None
         ids.add(action.id)
 
 

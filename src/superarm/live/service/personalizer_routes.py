@@ -32,6 +32,8 @@ _CODES = {
     HTTPStatus.INTERNAL_SERVER_ERROR: "InternalServerError",
 }
 
+_STATUSES = (400, 401, 403, 404, 409, 413, 429, 503)
+
 
 # --- bodies --------------------------------------------------------------------------------
 
@@ -152,7 +154,7 @@ router = APIRouter(
     prefix="/v1/bandits/{bandit}/personalizer/{version}",
     tags=["personalizer"],
     route_class=PersonalizerRoute,
-    responses={HTTPStatus.BAD_REQUEST.value: {"model": ErrorResponse}},
+    responses={status: {"model": ErrorResponse} for status in _STATUSES},
 )
 
 Version = Annotated[str, Path(pattern=r"^v1\.[01](-preview\.[0-9])?$")]
