@@ -38,9 +38,11 @@ from superarm.core.inputs import as_number
 from superarm.core.serialization import to_json
 from superarm.live.answers import Answer, Forecast, Recorded, Status, Tell
 from superarm.live.arms import as_arms, is_list_of_ids, plain_id
+from superarm.live.challenger import ShadowReport
 from superarm.live.events import Event, Kind
 from superarm.live.explain import ArmReasons, Explanation, Teacher
 from superarm.live.journal import StorageError
+from superarm.live.off_policy import Estimate
 from superarm.live.refit import Refit
 from superarm.live.spec import BanditSpec
 
@@ -55,6 +57,7 @@ _TRANSIENT = (
 )
 _LONGEST_PAUSE = 5.0
 _TOKEN = re.compile("[!-~]+")  # what a header can contain
+_ESTIMATES = ("current", "inverse_propensity", "self_normalised", "doubly_robust")
 
 
 class ServiceError(SuperarmError, RuntimeError):
@@ -220,6 +223,7 @@ class RemoteBandit(Displayable):
         structure: object = None,
         time: float | None = None,
         decision_id: str | None = None,
+        deferred: bool = False,
     ) -> Answer:
         """Decide which arms to choose. The decision is durable when this returns.
 
@@ -229,12 +233,15 @@ class RemoteBandit(Displayable):
             structure: The constraints of this round, if the oracle has any.
             time: Physical time, for rewards that drift; by default rounds are evenly spaced.
             decision_id: An id of your own. Asking again with the same id returns the same decision.
+            deferred: Whether rewards are awaited only after :meth:`activate`, because the decision may
+                never be acted on. It needs a policy that learns rewards in any order.
         """
         body = {
             "arms": self._arms_body(arms),
             "structure": to_json(structure),
             "time": _finite_or_none(time, "time"),
             "decision_id": uuid4().hex if decision_id is None else decision_id,
+            "deferred": deferred,
         }
         return _answer(self._request("POST", "decisions", body))
 
@@ -320,6 +327,20 @@ class RemoteBandit(Displayable):
         awaited: bool = self._decision_request("POST", decision, "abandon")["awaited"]
         return awaited
 
+    def activate(self, decision: Answer | str) -> bool:
+        """Await the rewards of a deferred decision: it is acted on now.
+
+        Args:
+            decision: The decision, or its id.
+
+        Returns:
+            Whether the decision was deferred until now.
+        """
+        deferred: bool = self._decision_request("POST", decision, "activate")[
+            "deferred"
+        ]
+        return deferred
+
     # --- changes of the bandit itself --------------------------------------------------------
 
     def name_arms(self, arms: Any) -> None:
@@ -349,6 +370,47 @@ class RemoteBandit(Displayable):
         answer = self._request("POST", "refit")
         spec = BanditSpec.from_json(answer["spec"])
         return Refit(answer["log_marginal_likelihood"], spec)
+
+    # --- a challenger ------------------------------------------------------------------------
+
+    def shadow(self, spec: Any) -> None:
+        """Let a challenger decide on the same offers, without acting. It survives restarts.
+
+        Args:
+            spec: A policy, the spec of one by registry names, or a ``BanditSpec``; ``None`` ends the
+                challenger. A policy alone takes everything else from the bandit. A challenger that
+                runs already is replaced, and the report starts anew.
+        """
+        if spec is None:
+            self._request("DELETE", "challenger")
+            return
+        challenger = BanditSpec.from_user(spec, default=self.spec)
+        self._request("PUT", "challenger", {"spec": challenger.as_json()})
+
+    def shadow_report(
+        self,
+        *,
+        reward_range: tuple[float, float] | None = None,
+        level: float = 0.95,
+    ) -> ShadowReport:
+        """Estimate what the challenger would have earned, in rewards per decision.
+
+        Args:
+            reward_range: The least and the greatest possible reward of a decision: the sum over its
+                arms. With it, intervals hold for any number of decisions; without it, only for many.
+            level: The probability that an interval covers.
+        """
+        query: dict[str, float] = {"level": as_number(level, "level")}
+        if reward_range is not None:
+            low, high = reward_range
+            query["reward_low"] = as_number(low, "low")
+            query["reward_high"] = as_number(high, "high")
+        return _report(self._request("GET", "challenger", query=query))
+
+    def switch(self) -> None:
+        """Make the challenger the policy. It has learned all rewards recorded so far."""
+        self._request("POST", "challenger/switch")
+        self._spec = None
 
     # --- questions -------------------------------------------------------------------------
 
@@ -439,11 +501,18 @@ class RemoteBandit(Displayable):
         ids = [plain_id(arm) for arm in offered.ids]
         return {"ids": ids, "features": offered.features.tolist()}
 
-    def _request(self, method: str, rest: str, body: Any = None) -> Any:
+    def _request(
+        self,
+        method: str,
+        rest: str,
+        body: Any = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+    ) -> Any:
         path = _path("v1", "bandits", self.name)
         if rest:
             path = f"{path}/{rest}"
-        return self._client.request(method, path, body)
+        return self._client.request(method, path, body, query=query)
 
     def _decision_request(
         self, method: str, decision: Answer | str, rest: str, body: Any = None
@@ -535,6 +604,14 @@ def _answer(body: Mapping[str, Any]) -> Answer:
         propensity=body["propensity"],
         guarantee=None if guarantee is None else Guarantee(**guarantee),
     )
+
+
+def _report(body: Mapping[str, Any]) -> ShadowReport:
+    estimates = {}
+    for name in _ESTIMATES:
+        table = body[name]
+        estimates[name] = None if table is None else Estimate(**table)
+    return ShadowReport(**{**body, **estimates})
 
 
 def _by_arm(arms: list[Any], values: Mapping[str, float]) -> dict[Any, float]:

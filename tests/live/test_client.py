@@ -22,9 +22,9 @@ from superarm.live.answers import Status, Tell
 from superarm.live.events import Kind
 from superarm.live.journal import StorageError
 from superarm.oracles import TopK
-from superarm.policies import IndexPolicy
+from superarm.policies import Exploring, IndexPolicy
 from superarm.posteriors import StreamingGP
-from superarm.rules import UCB, Fixed, Thompson
+from superarm.rules import UCB, Fixed, Greedy, Thompson
 
 MENU = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7], "tea": [0.9, 0.1]}
 
@@ -73,6 +73,10 @@ def play(bandit: AnyBandit) -> list[Any]:
     seen.append(bandit.decision("d3"))
     seen.append(bandit.abandon("d3"))
     seen.append(bandit.decision("d3").status)
+    seen.append(bandit.ask(MENU, decision_id="later", deferred=True))
+    seen.append(bandit.decision("later").status)
+    seen.append(bandit.pending)
+    seen.append([bandit.activate("later"), bandit.activate("later"), bandit.pending])
     forecast = bandit.predict(MENU)
     seen.append([forecast.arms, forecast.mean.tolist()])
     seen.append(bandit.explain("d4"))
@@ -83,8 +87,31 @@ def play(bandit: AnyBandit) -> list[Any]:
     seen.append(bandit.refit().spec.as_json())
     bandit.respecify(policy(oracle=TopK(k=1)))
     seen.append(bandit.spec.as_json())
+    seen += play_challenger(bandit)
     seen.append([event.kind for event in bandit.events()])
     return seen
+
+
+def play_challenger(bandit: AnyBandit) -> list[Any]:
+    """Start, compare, end and switch to a challenger; returns the reports."""
+    reports: list[Any] = []
+    bandit.respecify(Exploring(policy=policy(), epsilon=0.5))
+    bandit.shadow(policy(rule=Greedy()))
+    reports.append(bandit.shadow_report())
+    for number in range(6):
+        answer = bandit.ask(MENU)
+        bandit.tell(answer, dict.fromkeys(answer.arms, 0.1 * number))
+    reports.append(bandit.shadow_report())
+    reports.append(bandit.shadow_report(reward_range=(0.0, 1.0), level=0.9))
+    bandit.shadow(None)
+    with pytest.raises(NotFoundError, match="no challenger"):
+        bandit.shadow_report()
+    bandit.shadow(BanditSpec(policy=spec_of(policy(rule=Greedy())), seed=3))
+    bandit.switch()
+    with pytest.raises(NotFoundError, match="no challenger"):
+        bandit.switch()
+    reports.append(bandit.spec.as_json())
+    return reports
 
 
 @pytest.mark.parametrize("rule", [UCB(schedule=Fixed(value=2.0)), Thompson()])

@@ -85,6 +85,31 @@ def test_the_pages_client(address: str, namespace: dict[str, Any]) -> None:
     assert remote.decision("tuesday").status == "partial"
 
 
+def test_the_pages_challenger_here_and_at_the_service(
+    address: str, namespace: dict[str, Any]
+) -> None:
+    program = blocks(PAGE, "python")[2]
+    exec(program, namespace)
+    own = namespace["report"]
+    assert own.rewarded == 20
+    exec(blocks(PAGE, "python")[1].replace(ADDRESS, address), namespace)
+    exec(program, namespace)
+    assert namespace["report"].rewarded == 20
+    assert namespace["bandit"].spec.policy["rule"]["name"] == "greedy"
+
+
+def test_the_pages_way_from_personalizer(
+    address: str, namespace: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    programs = blocks(PAGE, "python")
+    for place in (1, 3, 4, 5):
+        exec(programs[place].replace(ADDRESS, address), namespace)
+    assert namespace["ranked"]["eventId"] == "visit-1"
+    assert namespace["news"].decision("visit-1").status == "rewarded"
+    assert namespace["shop"].spec.policy["name"] == "exploring"
+    assert "sports" in capsys.readouterr().out
+
+
 def test_the_pages_curl(address: str, namespace: dict[str, Any]) -> None:
     curl = shutil.which("curl")
     if curl is None:

@@ -32,6 +32,7 @@ POLICY = IndexPolicy(
     oracle=TopK(k=2),
 )
 SPEC = to_json(spec_of(POLICY))
+ACTION = {"id": "tea", "features": [{"warm": True}]}  # of Personalizer
 
 
 @pytest.fixture
@@ -165,6 +166,19 @@ def test_abandon_and_explain(http: httpx.Client) -> None:
     )
 
 
+def test_a_deferred_decision_awaits_rewards_once_it_is_activated(
+    http: httpx.Client,
+) -> None:
+    decision = ask(http, deferred=True)
+    path = f"/v1/decisions/{decision['id']}"
+    assert http.get(path).json()["status"] == "deferred"
+    assert http.get("/v1/bandits/menu/pending").json() == {"decisions": []}
+    assert http.post(f"{path}/activate").json() == {"deferred": True}
+    assert http.post(f"{path}/activate").json() == {"deferred": False}
+    assert http.get(path).json()["status"] == "pending"
+    assert detail(http.post("/v1/decisions/none/activate"), 404)
+
+
 def test_numbered_arms_are_told_by_number(http: httpx.Client) -> None:
     """Keys of JSON are text: "1" is the arm 1."""
     decision = ask(http, arms=[[0.1, 0.2], [0.8, 0.9], [0.4, 0.4]])
@@ -204,6 +218,58 @@ def test_a_spec_can_be_changed_and_refitted(http: httpx.Client) -> None:
     changed = http.put("/v1/bandits/menu/spec", json={"spec": SPEC})
     assert changed.json()["spec"]["policy"] == SPEC
     assert http.get("/v1/bandits").json()[0]["name"] == "menu"
+
+
+def exploring_spec(**changes: Any) -> dict[str, Any]:
+    return {"name": "exploring", "policy": SPEC, "epsilon": 0.5, **changes}
+
+
+def test_a_challenger_is_started_reported_switched_and_ended(
+    http: httpx.Client,
+) -> None:
+    path = "/v1/bandits/menu/challenger"
+    assert "no challenger" in detail(http.get(path), 404)
+    assert "no challenger" in detail(http.post(f"{path}/switch"), 404)
+    assert http.delete(path).status_code == 204
+    assert http.get("/v1/bandits/menu").json()["events"] == 1
+    http.put("/v1/bandits/menu/spec", json={"spec": exploring_spec()})
+    assert http.put(path, json={"spec": SPEC}).status_code == 204
+    for _ in range(8):
+        decision = ask(http)
+        rewards = dict.fromkeys(decision["arms"], 0.5)
+        assert tell(http, decision["id"], {"rewards": rewards}).status_code == 201
+    query = {"reward_low": 0.0, "reward_high": 2.0, "level": 0.9}
+    report = http.get(path, params=query).json()
+    assert report["since"] == 3
+    assert report["rewarded"] == report["decisions"] == 8
+    assert report["current"]["value"] == 1.0
+    assert report["current"]["interval"] == "anytime"
+    assert report["inverse_propensity"]["level"] == 0.9
+    assert http.get(path).json()["current"]["interval"] == "asymptotic"
+    switched = http.post(f"{path}/switch")
+    assert switched.status_code == 200
+    assert switched.json()["spec"]["policy"] == SPEC
+    assert detail(http.get(path), 404)
+    assert http.put(path, json={"spec": exploring_spec()}).status_code == 204
+    assert http.delete(path).status_code == 204
+    assert detail(http.get(path), 404)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"reward_low": 0.0},
+        {"reward_low": 2.0, "reward_high": 1.0},
+        {"reward_low": "nan", "reward_high": 1.0},
+        {"level": 1.0},
+        {"level": "much"},
+    ],
+)
+def test_wrong_questions_about_a_challenger_are_refused(
+    http: httpx.Client, query: dict[str, Any]
+) -> None:
+    http.put("/v1/bandits/menu/challenger", json={"spec": SPEC})
+    assert detail(http.get("/v1/bandits/menu/challenger", params=query), 422)
 
 
 # --- many at once --------------------------------------------------------------------------
@@ -292,6 +358,9 @@ BAD_REQUESTS = [
     ("POST", "/v1/bandits", {"name": "x"}, 422),
     ("POST", "/v1/bandits", {"name": "x", "spec": SPEC, "more": 1}, 422),
     ("GET", "/v1/bandits/other", None, 404),
+    ("PUT", "/v1/bandits/menu/challenger", {"spec": {"name": "none"}}, 422),
+    ("PUT", "/v1/bandits/menu/challenger", {"spec": {"policy": 3}}, 422),
+    ("PUT", "/v1/bandits/menu/challenger", {"spec": SPEC, "more": 1}, 422),
     ("GET", "/v1/decisions/other", None, 404),
     ("GET", "/v1/decisions/other/explain?bandit=menu", None, 404),
     ("GET", "/v1/nothing", None, 404),
@@ -444,6 +513,9 @@ def test_tokens_open_what_their_scopes_say(storage: Storage) -> None:
         rewards = {"rewards": {decision["arms"][0]: 1.0}}
         tell_path = f"/v1/decisions/{decision['id']}/observations"
         assert detail(http.post(tell_path, json=rewards, headers=asker), 403)
+        challenger = "/v1/bandits/menu/challenger"
+        assert detail(http.put(challenger, json={"spec": SPEC}, headers=asker), 403)
+        assert detail(http.get(challenger, headers=asker), 403)
         assert http.post(tell_path, json=rewards, headers=admin).status_code == 201
         # Without a token, but no bandit is shown.
         assert http.get("/healthz").status_code == 200
@@ -494,6 +566,10 @@ def test_tenants_do_not_see_each_other(storage: Storage) -> None:
             ("PUT", "/v1/bandits/{b}/arms", {"arms": MENU}),
             ("PUT", "/v1/bandits/{b}/spec", {"spec": SPEC}),
             ("POST", "/v1/bandits/{b}/refit", None),
+            ("PUT", "/v1/bandits/{b}/challenger", {"spec": SPEC}),
+            ("GET", "/v1/bandits/{b}/challenger", None),
+            ("DELETE", "/v1/bandits/{b}/challenger", None),
+            ("POST", "/v1/bandits/{b}/challenger/switch", None),
             ("POST", "/v1/bandits/{b}/predict", {"arms": MENU}),
             ("POST", "/v1/bandits/{b}/decisions", {"arms": MENU}),
             ("POST", "/v1/bandits/{b}/observations", {"arms": MENU, **rewards}),
@@ -502,6 +578,14 @@ def test_tenants_do_not_see_each_other(storage: Storage) -> None:
             ("GET", "/v1/decisions/{d}?bandit={b}", None),
             ("GET", "/v1/decisions/{d}/explain", None),
             ("POST", "/v1/decisions/{d}/abandon", None),
+            ("POST", "/v1/decisions/{d}/activate", None),
+            ("POST", "/v1/bandits/{b}/personalizer/v1.0/rank", {"actions": [ACTION]}),
+            (
+                "POST",
+                "/v1/bandits/{b}/personalizer/v1.0/events/{d}/reward",
+                {"value": 1},
+            ),
+            ("POST", "/v1/bandits/{b}/personalizer/v1.0/events/{d}/activate", None),
             ("POST", "/v1/decisions/{d}/observations", rewards),
         ]
         for method, path, body in requests:

@@ -27,7 +27,7 @@ from superarm.kernels import GraphMatern, Matern, SquaredExponential
 from superarm.lab.simulation import simulate
 from superarm.models import ByNumber, Model, World
 from superarm.oracles import ShortestPath, TopK, Trip
-from superarm.policies import GrowingGrid, KnownCosts, ScorePolicy, Uniform
+from superarm.policies import First, GrowingGrid, KnownCosts, ScorePolicy, Uniform
 from superarm.posteriors import (
     FiniteGP,
     IndependentGaussian,
@@ -170,6 +170,7 @@ PARTS: list[tuple[str, Any]] = [
     ("score", Uniform()),
     ("score", Uniform(costs=True)),
     ("score", KnownCosts(costs=[1.0, 2.0])),
+    ("score", First()),
     ("structure", Trip(start=1, goal=2, closed_turns=np.array([0]))),
 ]
 

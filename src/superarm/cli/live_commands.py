@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .common import Command, common_options, importing, print_json, progress_bar, say
+
+if TYPE_CHECKING:
+    from .exporting import ExportFormat
 
 _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
@@ -295,6 +298,42 @@ def replay(bandit: str, verify: bool, storage: str, quiet: bool, as_json: bool) 
     print_replay(result, verify, as_json)
 
 
+@click.command()
+@click.argument("bandit")
+@click.option("--out", type=_PATH, required=True, help="The folder for the files.")
+@click.option(
+    "--format",
+    "export_format",
+    type=click.Choice(["csv", "parquet", "open-bandit"]),
+    default="csv",
+    show_default=True,
+    help="Flat tables, or CSV in the layout of the Open Bandit Dataset.",
+)
+@click.option("--features", is_flag=True, help="Write the features of arms, too.")
+@_storage
+@common_options
+@importing
+def export(
+    bandit: str,
+    out: Path,
+    export_format: ExportFormat,
+    features: bool,
+    storage: str,
+    as_json: bool,
+    **_: Any,
+) -> None:
+    """Write the journal of BANDIT as tables."""
+    from .exporting import export_journal
+
+    written = export_journal(storage, bandit, out, export_format, features)
+    if as_json:
+        print_json({"files": written.files, "rows": written.rows})
+        return
+    for name, path in written.files.items():
+        rows = written.rows.get(name)
+        say(path if rows is None else f"{path}: {rows} rows")
+
+
 # --- tokens --------------------------------------------------------------------------------
 
 
@@ -420,5 +459,5 @@ def storage_upgrade(url: str, as_json: bool, **_: Any) -> None:
         say(f"The storage has schema {schema}.")
 
 
-COMMANDS = (serve, bandits, ask, tell, explain, replay, token, storage)
+COMMANDS = (serve, bandits, ask, tell, explain, replay, export, token, storage)
 """The commands of this file."""

@@ -77,6 +77,8 @@ class Status(StrEnum):
 
     PENDING = "pending"
     """It awaits all of its rewards."""
+    DEFERRED = "deferred"
+    """It awaits rewards only once it is activated; those that come nevertheless are learned."""
     PARTIAL = "partial"
     """It awaits some of its rewards."""
     REWARDED = "rewarded"

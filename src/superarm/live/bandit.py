@@ -17,16 +17,22 @@ from uuid import uuid4
 import numpy as np
 
 from superarm.core import Decision, Feedback, Offer
-from superarm.core.capabilities import Forecaster
+from superarm.core.capabilities import Forecaster, KnownPropensity
 from superarm.core.display import Displayable
-from superarm.core.errors import ConflictError, InputError, SuperarmError
+from superarm.core.errors import ConflictError, InputError, NotFoundError, SuperarmError
 from superarm.core.inputs import as_number, as_path, require_choice
 from superarm.core.serialization import from_json, to_json
 
 from .answers import Answer, Forecast, Recorded, Status, Tell
-from .arms import as_arms, feedback_by_id, plain_id
+from .arms import ArmId, as_arms, feedback_by_id, plain_id
 from .challenger import Challenger, ShadowReport
-from .codec import abandoned_key, arms_to_bytes, decided_key, no_decision
+from .codec import (
+    abandoned_key,
+    activated_key,
+    arms_to_bytes,
+    decided_key,
+    no_decision,
+)
 from .events import Event, Kind, digest, encode_body
 from .explain import Explanation, explain
 from .export import Export, export_tables, numbered_features
@@ -71,9 +77,8 @@ class Bandit(Displayable):
         self._fold: Fold | None = None  # None: must be read from the journal
         self._snapshot_seq = 0  # the last event in a snapshot that was queued
         self._row = row
-        self._following = (
-            Lock()
-        )  # whoever holds it follows the journal with the challenger
+        # Whoever holds it follows the journal with the challenger.
+        self._following = Lock()
         self._challenger: Challenger | None = None  # follows when a report is wanted
 
     def _display_fields(self) -> Mapping[str, Any]:
@@ -90,6 +95,7 @@ class Bandit(Displayable):
         structure: object = None,
         time: float | None = None,
         decision_id: str | None = None,
+        deferred: bool = False,
     ) -> Answer:
         """Decide which arms to choose. The decision is durable when this returns.
 
@@ -99,6 +105,8 @@ class Bandit(Displayable):
             structure: The constraints of this round, if the oracle has any.
             time: Physical time, for rewards that drift; by default rounds are evenly spaced.
             decision_id: An id of your own. Asking again with the same id returns the same decision.
+            deferred: Whether rewards are awaited only after :meth:`activate`, because the decision may
+                never be acted on. It needs a policy that learns rewards in any order.
         """
         number = uuid4().hex if decision_id is None else _as_id(decision_id)
         with self._lock:
@@ -117,10 +125,14 @@ class Bandit(Displayable):
                 durable = self._log.barrier()
             else:
                 self._log.remember_arms(request["arms"], offered)
+                if deferred:
+                    _check_deferrable(fold)
                 self._abandon_old(fold)
                 offer = fold.offer(offered, structure=structure, time=request["time"])
                 decision = fold.decide(offer)
                 body = {**request, **_decided(number, fold, offer, decision)}
+                if deferred:
+                    body["deferred"] = True
                 event = fold.next_event(Kind.DECIDED, decided_key(number), body)
                 asked = Asked(number, offer, decision, event.time)
                 durable = self._record(fold, event, {request["arms"]: blob})
@@ -282,6 +294,31 @@ class Bandit(Displayable):
         durable.result()
         return is_open
 
+    @retry_if_stale
+    def activate(self, decision: Answer | str) -> bool:
+        """Await the rewards of a deferred decision: it is acted on now.
+
+        Args:
+            decision: The decision, or its id.
+
+        Returns:
+            Whether the decision was deferred until now.
+        """
+        decision_id = _id_of(decision)
+        with self._lock:
+            fold = self._current()
+            self._asked(fold, decision_id)
+            open_decision = fold.open.get(decision_id)
+            is_deferred = open_decision is not None and open_decision.deferred
+            durable = self._log.barrier()
+            if is_deferred:
+                key = activated_key(decision_id)
+                body = {"decision": decision_id}
+                event = fold.next_event(Kind.ACTIVATED, key, body)
+                durable = self._record(fold, event)
+        durable.result()
+        return is_deferred
+
     def _record_abandoned(self, fold: Fold, decision_id: str) -> Future[None]:
         key = abandoned_key(decision_id)
         event = fold.next_event(Kind.ABANDONED, key, {"decision": decision_id})
@@ -409,7 +446,7 @@ class Bandit(Displayable):
             challenge = fold.challenge
             last = fold.seq
         if challenge is None:
-            raise InputError(_NO_CHALLENGER)
+            raise NotFoundError(_NO_CHALLENGER)
         self._log.flush()
         with self._following:
             challenger = self._challenger
@@ -424,7 +461,7 @@ class Bandit(Displayable):
         with self._lock:
             challenge = self._current().challenge
             if challenge is None:
-                raise InputError(_NO_CHALLENGER)
+                raise NotFoundError(_NO_CHALLENGER)
             self._change_spec(Kind.RESPECIFIED, challenge.spec, switched=True)
 
     # --- questions -------------------------------------------------------------------------
@@ -461,7 +498,9 @@ class Bandit(Displayable):
             asked = self._asked(fold, _as_id(decision_id))
             open_decision = fold.open.get(decision_id)
             unseen = set() if open_decision is None else open_decision.unseen
-            if open_decision is not None:
+            if open_decision is not None and open_decision.deferred:
+                status = Status.DEFERRED
+            elif open_decision is not None:
                 is_whole = len(unseen) == len(asked.decision.positions)
                 status = Status.PENDING if is_whole else Status.PARTIAL
             elif self._log.event(abandoned_key(decision_id)) is not None:
@@ -476,7 +515,31 @@ class Bandit(Displayable):
     def pending(self) -> list[str]:
         """Ids of the decisions that await rewards, the oldest first."""
         with self._lock:
-            return list(self._current().open)
+            decisions = self._current().open
+            return [name for name, item in decisions.items() if not item.deferred]
+
+    @retry_if_stale
+    def probabilities(self, decision_id: str) -> dict[ArmId, float]:
+        """Probability of each arm on offer, when a decision was taken.
+
+        It is recorded where the spec has ``hash_columns``.
+
+        Args:
+            decision_id: The id of the decision.
+        """
+        with self._lock:
+            fold = self._current()
+            event = self._earlier(fold, decided_key(_as_id(decision_id)))
+            if event is None:
+                raise no_decision(decision_id)
+            ids: Any = fold.asked(event).offer.arms.ids
+        recorded = event.body.get("probabilities")
+        if recorded is None:
+            raise InputError(
+                f"decision {decision_id!r} has no recorded probabilities; record them with "
+                "hash_columns in the spec and a policy such as 'exploring'"
+            )
+        return dict(zip(ids, recorded, strict=True))
 
     def predict(self, arms: Any = None, *, time: float | None = None) -> Forecast:
         """Mean and standard deviation of each arm, in the order of ``arms``.
@@ -634,7 +697,7 @@ def _decided(
     decision_id: str, fold: Fold, offer: Offer, decision: Decision
 ) -> dict[str, Any]:
     """What an event ``decided`` records besides the request: its other inputs, and the decision."""
-    return {
+    body = {
         "id": decision_id,
         "after": fold.seq,
         "pending": fold.pending_digest(),
@@ -643,6 +706,19 @@ def _decided(
         "previous_action": to_json(offer.previous_action),
         "decision": to_json(decision),
     }
+    if fold.spec.hash_columns is not None and isinstance(fold.policy, KnownPropensity):
+        probabilities = fold.policy.inclusion(offer)
+        if probabilities is not None:
+            body["probabilities"] = probabilities.tolist()
+    return body
+
+
+def _check_deferrable(fold: Fold) -> None:
+    if not fold.policy.exchangeable:
+        raise InputError(
+            f"{type(fold.policy).__name__} learns in decision order, so that it cannot defer a "
+            "decision: later ones would wait for it"
+        )
 
 
 def _observed_key(

@@ -27,6 +27,15 @@ def abandoned_key(decision_id: str) -> str:
     return f"abandoned/{decision_id}"
 
 
+def activated_key(decision_id: str) -> str:
+    """The key of the event that records that a deferred decision awaits its rewards.
+
+    Args:
+        decision_id: The id of the decision.
+    """
+    return f"activated/{decision_id}"
+
+
 def no_decision(decision_id: str) -> NotFoundError:
     """The error for a decision that nobody took.
 

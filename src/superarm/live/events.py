@@ -31,6 +31,8 @@ class Kind(StrEnum):
     """Arms got names by which later asks refer to them."""
     DECIDED = "decided"
     """A decision was taken."""
+    ACTIVATED = "activated"
+    """A decision that was deferred awaits its rewards from now on."""
     OBSERVED = "observed"
     """Rewards of a decision's arms arrived."""
     HISTORY = "history"

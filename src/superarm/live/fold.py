@@ -98,6 +98,8 @@ class OpenDecision:
     """Positions of the arms without a reward so far."""
     count: int | None = None
     """Arms that were chosen; ``None`` where a snapshot does not say it."""
+    deferred: bool = False
+    """Whether rewards are awaited only once the decision is activated."""
 
 
 class Fold:
@@ -188,7 +190,10 @@ class Fold:
             case Kind.NAMED:
                 self.named = self._log.arms(event.body["arms"])
             case Kind.DECIDED:
-                self._commit(self.asked(event))
+                deferred = event.body.get("deferred", False)
+                self._commit(self.asked(event), deferred)
+            case Kind.ACTIVATED:
+                self._activate(event.body["decision"])
             case Kind.OBSERVED:
                 self._observe(event)
             case Kind.HISTORY:
@@ -319,7 +324,7 @@ class Fold:
         event = self._log.event(decided_key(decision_id))
         return None if event is None else self.asked(event)
 
-    def _commit(self, asked: Asked) -> None:
+    def _commit(self, asked: Asked, deferred: bool) -> None:
         decision = asked.decision
         try:
             self.policy.commit(decision)
@@ -330,8 +335,13 @@ class Fold:
         self.last_action = decision.action
         unseen = set(decision.positions.tolist())
         self.open[asked.id] = OpenDecision(
-            decision.step, asked.time, unseen, count=len(unseen)
+            decision.step, asked.time, unseen, count=len(unseen), deferred=deferred
         )
+
+    def _activate(self, decision_id: str) -> None:
+        decision = self.open.get(decision_id)
+        if decision is not None:
+            decision.deferred = False
 
     def _abandon(self, decision_id: str) -> None:
         abandoned = self.open.pop(decision_id, None)
@@ -434,6 +444,7 @@ class Fold:
         if waiting is None:
             return
         waiting.unseen -= set(feedback.positions.tolist())
+        waiting.deferred = False
         if not waiting.unseen:
             del self.open[decision_id]
 
@@ -455,6 +466,9 @@ class Fold:
             "waiting": [lesson.seq for lesson in self._waiting],
             "last_action": to_json(self.last_action),
         }
+        deferred = [name for name, item in self.open.items() if item.deferred]
+        if deferred:
+            scalars["deferred"] = deferred
         if self.challenge is not None:
             scalars["challenger"] = self.challenge.spec.as_json()
             scalars["challenged"] = self.challenge.seq
@@ -491,6 +505,8 @@ class Fold:
         """Restore open decisions, and rewards that wait to be learned."""
         for decision_id, step, time, unseen in state.scalar("open"):
             self.open[decision_id] = OpenDecision(step, time, set(unseen))
+        for decision_id in state.scalars.get("deferred", ()):
+            self.open[decision_id].deferred = True
         for seq in state.scalar("waiting"):
             later_events = self._log.events(after=seq - 1)
             event = next(later_events)

@@ -22,6 +22,7 @@ CREATE TABLE rewards (
     PRIMARY KEY (decision, position)
 ) WITHOUT ROWID;
 CREATE TABLE abandoned (decision TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE activated (decision TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
 
@@ -90,6 +91,10 @@ class Outcomes:
             database.execute(
                 "INSERT OR IGNORE INTO abandoned VALUES (?)", (event.body["decision"],)
             )
+        if event.kind is Kind.ACTIVATED:
+            database.execute(
+                "INSERT OR IGNORE INTO activated VALUES (?)", (event.body["decision"],)
+            )
         if event.kind is not Kind.OBSERVED:
             return
         feedback: Feedback = from_json(event.body["feedback"])
@@ -121,6 +126,12 @@ class Outcomes:
             status = Status.REWARDED
         elif abandoned:
             status = Status.ABANDONED
+        elif rewards:
+            status = Status.PARTIAL
         else:
-            status = Status.PARTIAL if rewards else Status.PENDING
+            activated = database.execute(
+                "SELECT 1 FROM activated WHERE decision = ?", (asked.id,)
+            ).fetchone()
+            is_deferred = event.body.get("deferred", False) and not activated
+            status = Status.DEFERRED if is_deferred else Status.PENDING
         return Outcome(asked, event.body["arms"], rewards, status)

@@ -13,12 +13,14 @@ from superarm.core.registry import build, check_table, spec_of
 from superarm.core.serialization import from_json, to_json
 from superarm.core.tables import Encoding
 
+_MOST_COLUMNS = 1 << 14
 _KINDS: dict[str, Any] = {
     "policy": Mapping[str, Any],
     "encoding": Mapping[str, Any],
     "id_column": str,
     "seed": int,
     "max_age": float,
+    "hash_columns": int,
 }
 
 
@@ -32,6 +34,9 @@ class BanditSpec:
         id_column: The column of a table that contains the ids of arms.
         seed: The seed of everything that the policy draws.
         max_age: Seconds after which a decision without feedback is abandoned; ``None``: never.
+        hash_columns: Columns that JSON objects are hashed into, for a bandit that answers Personalizer's
+            requests. The probability of every arm is then recorded with each decision. ``None``: it
+            answers none.
     """
 
     policy: Mapping[str, Any]
@@ -39,11 +44,14 @@ class BanditSpec:
     id_column: str = "id"
     seed: int = 0
     max_age: float | None = None
+    hash_columns: int | None = None
 
     def __post_init__(self) -> None:
         as_count(self.seed, "seed", 0)
         if self.max_age is not None:
             as_positive(self.max_age, "max_age")
+        if self.hash_columns is not None:
+            as_count(self.hash_columns, "hash_columns", 4, _MOST_COLUMNS)
 
     @classmethod
     def from_user(cls, spec: Any, default: BanditSpec | None = None) -> BanditSpec:
@@ -98,6 +106,8 @@ class BanditSpec:
             table["id_column"] = self.id_column
         if self.max_age is not None:
             table["max_age"] = self.max_age
+        if self.hash_columns is not None:
+            table["hash_columns"] = self.hash_columns
         return table
 
     def build_policy(self) -> Policy:

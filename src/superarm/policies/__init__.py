@@ -36,6 +36,7 @@ from .published import oclok_ucb as oclok_ucb
 from .published import random as random
 from .published import soclok_ucb as soclok_ucb
 from .score import ScorePolicy as ScorePolicy
+from .scores import First as First
 from .scores import KnownCosts as KnownCosts
 from .scores import Score as Score
 from .scores import Uniform as Uniform

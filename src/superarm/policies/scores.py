@@ -165,6 +165,15 @@ class Stay(_Certain):
         return desirability
 
 
+@register("score", "first")
+@dataclass(frozen=True, kw_only=True)
+class First(_Certain):
+    """Prefers arms in the order of the offer, the first to all others."""
+
+    def desirability(self, offer: Offer, rng: Rng) -> Floats:
+        return -np.arange(len(offer.arms), dtype=np.float64)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Planned(_Certain):
     """The action of the cheapest path, planned in advance. It has no spec, like ``Truth``.

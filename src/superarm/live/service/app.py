@@ -12,7 +12,15 @@ from fastapi.responses import PlainTextResponse
 
 from superarm.live.storage import Storage
 
-from . import bandit_routes, batch_routes, bodies, decision_routes, token_routes
+from . import (
+    bandit_routes,
+    batch_routes,
+    bodies,
+    challenger_routes,
+    decision_routes,
+    personalizer_routes,
+    token_routes,
+)
 from .context import Service, ServiceDep
 from .description import (
     API_VERSION,
@@ -29,6 +37,14 @@ from .metrics import Measured
 from .problems import Refusal, add_handlers
 from .settings import Settings
 
+_ROUTES = (
+    bandit_routes,
+    batch_routes,
+    challenger_routes,
+    decision_routes,
+    personalizer_routes,
+    token_routes,
+)
 _THREADS = 256
 """Requests at a time: most of them wait for the disk."""
 _NOT_READY: Responses = {503: {"model": bodies.Problem}}
@@ -90,7 +106,7 @@ def app_without_storage(
         responses=GUARD_PROBLEMS,
     )
     add_handlers(app)
-    for part in (bandit_routes, batch_routes, decision_routes, token_routes):
+    for part in _ROUTES:
         app.include_router(part.router, responses=PROBLEMS)
     _add_health(app)
     describe(app)

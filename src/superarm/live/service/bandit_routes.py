@@ -8,7 +8,6 @@ from fastapi import APIRouter, Response
 
 from superarm.core.errors import ConflictError
 from superarm.core.serialization import from_json
-from superarm.live.bandit import Bandit
 from superarm.live.journal import BanditRow
 from superarm.live.spec import BanditSpec
 
@@ -25,7 +24,7 @@ from .context import (
     one_id,
 )
 from .description import repeated
-from .plain import decision_body
+from .plain import bandit_body, decision_body
 
 router = APIRouter(prefix="/v1/bandits", tags=["bandits"])
 
@@ -47,7 +46,7 @@ def create_bandit(
         if bandit.spec.as_json() != spec.as_json():
             raise
         response.status_code = HTTPStatus.OK
-    return _details(bandit)
+    return bandit_body(bandit)
 
 
 @router.get("")
@@ -62,7 +61,7 @@ def show_bandit(
     bandit: str, service: ServiceDep, caller: Reader
 ) -> bodies.BanditDetails:
     """A bandit: its spec, and how far it is."""
-    return _details(service.hub.bandit(caller.tenant, bandit))
+    return bandit_body(service.hub.bandit(caller.tenant, bandit))
 
 
 @router.get("/{bandit}/pending")
@@ -81,7 +80,7 @@ def change_spec(
     """Change what a bandit is made of. The new policy learns everything that was observed so far."""
     found = service.hub.bandit(caller.tenant, bandit)
     found.respecify(from_request(BanditSpec.from_json, body.spec))
-    return _details(found)
+    return bandit_body(found)
 
 
 @router.put("/{bandit}/arms", status_code=HTTPStatus.NO_CONTENT)
@@ -118,6 +117,7 @@ def ask(
         structure=from_request(from_json, body.structure),
         time=body.time,
         decision_id=one_id(body.decision_id, idempotency_key, "decision_id"),
+        deferred=body.deferred,
     )
     return decision_body(bandit, answer)
 
@@ -162,13 +162,3 @@ def observe(
 
 def _info(row: BanditRow) -> bodies.BanditInfo:
     return bodies.BanditInfo(name=row.name, created=row.created)
-
-
-def _details(bandit: Bandit) -> bodies.BanditDetails:
-    return bodies.BanditDetails(
-        name=bandit.name,
-        created=bandit.created,
-        spec=bandit.spec.as_json(),
-        events=bandit.seq,
-        pending=len(bandit.pending),
-    )

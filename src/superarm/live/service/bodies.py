@@ -89,6 +89,10 @@ class Ask(Body):
         default=None,
         description="An id of your own; asking again with it returns the same decision.",
     )
+    deferred: bool = Field(
+        default=False,
+        description="Whether rewards are awaited only once the decision is activated.",
+    )
 
 
 class Guarantee(Body):
@@ -157,6 +161,12 @@ class Abandoned(Body):
     awaited: bool
 
 
+class Activated(Body):
+    """Whether the decision was deferred until now."""
+
+    deferred: bool
+
+
 class Predict(Body):
     """Arms to predict."""
 
@@ -211,6 +221,40 @@ class Fitted(Body):
 
     log_marginal_likelihood: float
     spec: dict[str, Any]
+
+
+class Estimate(Body):
+    """An estimate of the mean reward of a decision, with an interval."""
+
+    value: float
+    lower: float
+    upper: float
+    level: float = Field(description="Probability that the interval covers.")
+    interval: str = Field(
+        description="`anytime`: it covers however often you look; `asymptotic`: only for many "
+        "decisions."
+    )
+
+
+class ShadowReport(Body):
+    """What a challenger would have earned, in rewards per decision."""
+
+    since: int = Field(description="The event that started the challenger.")
+    decisions: int
+    rewarded: int = Field(description="Those with all rewards: estimates are of these.")
+    partial: int
+    pending: int
+    abandoned: int
+    agreement: float | None = Field(
+        description="Share of the decisions in which the challenger chose the same arms."
+    )
+    effective_size: float | None
+    current: Estimate | None = Field(description="What the bandit earned.")
+    inverse_propensity: Estimate | None
+    self_normalised: Estimate | None
+    doubly_robust: Estimate | None
+    refusal: str | None = Field(description="Why there is no estimate, and what to do.")
+    assumptions: list[str]
 
 
 class NewToken(Body):

@@ -16,7 +16,7 @@ from superarm.live.storage import Storage
 
 from . import bodies
 from .description import bearer
-from .gate import Gate, RateLimit
+from .gate import SUBSCRIPTION_KEY, Gate, RateLimit
 from .hub import Hub
 from .metrics import Metrics
 from .owners import Owners
@@ -78,8 +78,11 @@ def needs(scope: str) -> Callable[..., Caller]:
         service: ServiceDep,
         _: Annotated[object, Depends(bearer)],  # for the OpenAPI document
         authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
+        subscription_key: Annotated[
+            str | None, Header(alias=SUBSCRIPTION_KEY, include_in_schema=False)
+        ] = None,
     ) -> Caller:
-        caller = service.gate.caller(authorization)
+        caller = service.gate.caller(authorization, subscription_key)
         if scope not in caller.scopes:
             raise Refusal(HTTPStatus.FORBIDDEN, f"this token does not allow {scope!r}")
         if service.rates is not None:

@@ -1,4 +1,4 @@
-"""Routes of decisions: show, tell, abandon, explain."""
+"""Routes of decisions: show, tell, abandon, activate, explain."""
 
 from __future__ import annotations
 
@@ -63,6 +63,15 @@ def abandon(
     """Stop waiting for rewards. Those that come nevertheless are learned."""
     found = service.hub.with_decision(caller.tenant, decision, bandit)
     return bodies.Abandoned(awaited=found.abandon(decision))
+
+
+@router.post("/{decision}/activate")
+def activate(
+    decision: str, service: ServiceDep, caller: Teller, bandit: BanditName = None
+) -> bodies.Activated:
+    """Await the rewards of a deferred decision: it is acted on now."""
+    found = service.hub.with_decision(caller.tenant, decision, bandit)
+    return bodies.Activated(deferred=found.activate(decision))
 
 
 @router.get("/{decision}/explain")

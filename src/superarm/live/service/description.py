@@ -28,6 +28,7 @@ bearer = HTTPBearer(
     "until the first token is created.",
 )
 
+_PROBLEM = {"$ref": "#/components/schemas/Problem"}
 Responses = dict[int | str, dict[str, Any]]
 
 
@@ -89,4 +90,6 @@ def _set_media_type_of_problems(document: dict[str, Any]) -> None:
             for status, response in operation["responses"].items():
                 if int(status) >= HTTPStatus.BAD_REQUEST:
                     _, content = response["content"].popitem()
-                    response["content"] = {MEDIA_TYPE: content}
+                    is_problem = content["schema"] == _PROBLEM
+                    media_type = MEDIA_TYPE if is_problem else "application/json"
+                    response["content"] = {media_type: content}

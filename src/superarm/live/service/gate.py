@@ -13,6 +13,8 @@ from superarm.live.journal import Journal
 from .problems import Refusal
 
 _BEARER = "bearer "
+SUBSCRIPTION_KEY = "Ocp-Apim-Subscription-Key"
+"""The header in which clients of Personalizer send a token."""
 _CACHE_SECONDS = 5.0
 
 
@@ -31,17 +33,22 @@ class Gate:
         self._seen: dict[str, tuple[float, Caller]] = {}  # by hash, with the time
         self._looked_for_tokens = -math.inf
 
-    def caller(self, authorization: str | None) -> Caller:
+    def caller(
+        self, authorization: str | None, subscription_key: str | None = None
+    ) -> Caller:
         """Who sent a request.
 
         Args:
             authorization: The header ``Authorization``.
+            subscription_key: The header ``Ocp-Apim-Subscription-Key``, in which clients of Personalizer
+                send a token.
         """
         if not self._are_tokens_needed():
             return ANYBODY
-        if authorization is None or not authorization.lower().startswith(_BEARER):
+        token = _token(authorization, subscription_key)
+        if token is None:
             raise _unauthorized("this service needs a token: 'Authorization: Bearer …'")
-        token_hash = hash_token(authorization[len(_BEARER) :].strip())
+        token_hash = hash_token(token)
         now = clock.monotonic()
         with self._lock:
             checked, caller = self._seen.get(token_hash, (-_CACHE_SECONDS, ANYBODY))
@@ -74,6 +81,13 @@ class Gate:
         with self._lock:
             self._seen.clear()
             self._looked_for_tokens = -math.inf
+
+
+def _token(authorization: str | None, subscription_key: str | None) -> str | None:
+    """The token in the headers of a request."""
+    if authorization is not None and authorization.lower().startswith(_BEARER):
+        return authorization[len(_BEARER) :].strip()
+    return None if subscription_key is None else subscription_key.strip()
 
 
 def _unauthorized(detail: str) -> Refusal:

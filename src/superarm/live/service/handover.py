@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from superarm.core.errors import SuperarmError, require_extra
 from superarm.live.codec import decided_key
 
-from .gate import Gate
+from .gate import SUBSCRIPTION_KEY, Gate
 from .hub import Hub
 from .owners import Owners
 from .problems import Refusal
@@ -99,7 +99,10 @@ class Handover:
             by_decision = _DECISION.match(path)
             if by_name is None and by_decision is None:
                 return None
-            caller = self._gate.caller(_header(scope, b"authorization"))
+            caller = self._gate.caller(
+                _header(scope, b"authorization"),
+                _header(scope, SUBSCRIPTION_KEY.lower().encode()),
+            )
             if by_name is not None:
                 return _Bandit(caller.tenant, unquote(by_name[1]))
             assert by_decision is not None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from superarm.live.answers import Answer, Recorded
+from superarm.live.bandit import Bandit
+from superarm.live.challenger import ShadowReport
 from superarm.live.explain import Explanation
 
 from . import bodies
@@ -28,6 +31,30 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
     return str(value)
+
+
+def bandit_body(bandit: Bandit) -> bodies.BanditDetails:
+    """A bandit as JSON.
+
+    Args:
+        bandit: The bandit.
+    """
+    return bodies.BanditDetails(
+        name=bandit.name,
+        created=bandit.created,
+        spec=bandit.spec.as_json(),
+        events=bandit.seq,
+        pending=len(bandit.pending),
+    )
+
+
+def report_body(report: ShadowReport) -> bodies.ShadowReport:
+    """The report of a challenger as JSON.
+
+    Args:
+        report: What it would have earned.
+    """
+    return bodies.ShadowReport(**asdict(report))
 
 
 def decision_body(bandit: str, answer: Answer) -> bodies.Decision:

@@ -105,6 +105,17 @@ def status_of(error: SuperarmError) -> HTTPStatus:
     return HTTPStatus.INTERNAL_SERVER_ERROR
 
 
+def retry_headers(status: HTTPStatus) -> dict[str, str] | None:
+    """When to try again, for errors that pass.
+
+    Args:
+        status: The status of the answer.
+    """
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        return {"Retry-After": _RETRY_SECONDS}
+    return None
+
+
 def add_handlers(app: FastAPI) -> None:
     """Answer every error as a problem.
 
@@ -115,10 +126,7 @@ def add_handlers(app: FastAPI) -> None:
     @app.exception_handler(SuperarmError)
     async def answer_error(request: Request, error: SuperarmError) -> JSONResponse:
         status = status_of(error)
-        headers = None
-        if status is HTTPStatus.SERVICE_UNAVAILABLE:
-            headers = {"Retry-After": _RETRY_SECONDS}
-        return problem(status, str(error), headers)
+        return problem(status, str(error), retry_headers(status))
 
     @app.exception_handler(Refusal)
     async def answer_refusal(request: Request, error: Refusal) -> JSONResponse:
@@ -128,7 +136,7 @@ def add_handlers(app: FastAPI) -> None:
     async def answer_invalid(
         request: Request, error: RequestValidationError
     ) -> JSONResponse:
-        return problem(HTTPStatus.UNPROCESSABLE_ENTITY, _invalid(error))
+        return problem(HTTPStatus.UNPROCESSABLE_ENTITY, faults_of(error))
 
     @app.exception_handler(HTTPException)
     async def answer_http(request: Request, error: HTTPException) -> JSONResponse:
@@ -154,8 +162,12 @@ def _allowed_methods(app: FastAPI, path: str) -> list[str]:
     return sorted(methods)
 
 
-def _invalid(error: RequestValidationError) -> str:
-    """What was wrong with a request, the first few faults of it."""
+def faults_of(error: RequestValidationError) -> str:
+    """What was wrong with a request, the first few faults of it.
+
+    Args:
+        error: The error of the request.
+    """
     faults = []
     for fault in error.errors()[:3]:
         place = ".".join(str(part) for part in fault["loc"])

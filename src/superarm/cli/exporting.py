@@ -1,0 +1,44 @@
+"""The journal of a bandit as tables, in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from superarm.core.errors import SpecError
+from superarm.live import load_bandit
+from superarm.live.export import Export
+from superarm.live.tables import Format
+
+from .bandits import open_storage
+
+ExportFormat = Literal["csv", "parquet", "open-bandit"]
+
+
+def export_journal(
+    url: str, name: str, folder: Path, export_format: ExportFormat, features: bool
+) -> Export:
+    """Write the journal of a bandit as tables.
+
+    Args:
+        url: The storage.
+        name: The bandit.
+        folder: Where the files go.
+        export_format: ``"csv"`` or ``"parquet"`` for flat tables; ``"open-bandit"`` for CSV in the
+            layout of the Open Bandit Dataset.
+        features: Whether to write the features of arms, too.
+    """
+    if url.startswith(("http://", "https://")):
+        raise SpecError(
+            f"{url} is a service, which writes no files; export where its storage is: "
+            "--storage sqlite:///FILE (after the service has stopped) or postgresql://…"
+        )
+    file_format: Format = "parquet" if export_format == "parquet" else "csv"
+    with open_storage(url) as storage:
+        bandit = load_bandit(name, storage=storage)
+        return bandit.export(
+            folder,
+            file_format=file_format,
+            layout="open-bandit" if export_format == "open-bandit" else "flat",
+            features=features,
+        )
