@@ -8,7 +8,8 @@ moves to a service by one line:
 
     ``bandit = Client("http://127.0.0.1:8642").create_bandit("menu", spec=policy)``
 
-A request that fails on its way is sent again. That is safe: each has an id, so it counts once.
+A request that fails on its way is sent again if that is safe: an ask or a tell has an id, so that it
+counts once. A refit or a switch is sent once.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class Client:
         Args:
             name: Its name.
             spec: What it is made of: a policy, the spec of one by registry names, or a ``BanditSpec``.
-            load_if_exists: Whether to load a bandit of this name if there is one.
+            load_if_exists: Whether to load a bandit of this name whatever its spec is.
         """
         body = {"name": name, "spec": BanditSpec.from_user(spec).as_json()}
         try:
@@ -152,6 +153,7 @@ class Client:
         body: Any = None,
         *,
         query: Mapping[str, Any] | None = None,
+        counts_once: bool = True,
     ) -> Any:
         """Send a request, again if it fails on its way, and return the JSON of its answer.
 
@@ -160,24 +162,25 @@ class Client:
             path: Such as ``"/v1/bandits"``.
             body: What to send as JSON; bytes are sent as lines of JSON.
             query: What to put after ``?``.
+            counts_once: Whether sending it twice is the same as sending it once; otherwise it is
+                sent once.
         """
+        retries = self._retries if counts_once else 0
         content = body if isinstance(body, bytes) else None
         if body is not None and content is None:
             content = json.dumps(body, allow_nan=False).encode()
         kind = "x-ndjson" if isinstance(body, bytes) else "json"
         headers = {"Content-Type": f"application/{kind}"}
         pause = 0.1
-        for attempt in range(self._retries + 1):
-            is_last = attempt == self._retries
+        for attempt in range(retries + 1):
+            is_last = attempt == retries
             try:
                 response = self._http.request(
                     method, path, content=content, params=query, headers=headers
                 )
             except self._network_error as error:
                 if is_last:
-                    raise StorageError(
-                        f"the service at {self.url} does not answer: {error}; is it running?"
-                    ) from error
+                    raise self._no_answer(error) from error
             else:
                 if is_last or response.status_code not in _TRANSIENT:
                     return _content(response)
@@ -193,11 +196,19 @@ class Client:
             path: Such as ``"/v1/bandits/menu/events"``.
             query: What to put after ``?``.
         """
-        with self._http.stream("GET", path, params=query, timeout=None) as response:
-            if response.status_code != HTTPStatus.OK:
-                response.read()
-                _content(response)
-            yield from response.iter_lines()
+        try:
+            with self._http.stream("GET", path, params=query, timeout=None) as response:
+                if response.status_code != HTTPStatus.OK:
+                    response.read()
+                    _content(response)
+                yield from response.iter_lines()
+        except self._network_error as error:
+            raise self._no_answer(error) from error
+
+    def _no_answer(self, error: Exception) -> StorageError:
+        return StorageError(
+            f"the service at {self.url} does not answer: {error}; is it running?"
+        )
 
 
 class RemoteBandit(Displayable):
@@ -367,7 +378,7 @@ class RemoteBandit(Displayable):
         Returns:
             The spec with the fitted kernel, noise and mean, and how well they explain the rewards.
         """
-        answer = self._request("POST", "refit")
+        answer = self._request("POST", "refit", counts_once=False)
         spec = BanditSpec.from_json(answer["spec"])
         return Refit(answer["log_marginal_likelihood"], spec)
 
@@ -409,7 +420,7 @@ class RemoteBandit(Displayable):
 
     def switch(self) -> None:
         """Make the challenger the policy. It has learned all rewards recorded so far."""
-        self._request("POST", "challenger/switch")
+        self._request("POST", "challenger/switch", counts_once=False)
         self._spec = None
 
     # --- questions -------------------------------------------------------------------------
@@ -501,18 +512,11 @@ class RemoteBandit(Displayable):
         ids = [plain_id(arm) for arm in offered.ids]
         return {"ids": ids, "features": offered.features.tolist()}
 
-    def _request(
-        self,
-        method: str,
-        rest: str,
-        body: Any = None,
-        *,
-        query: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def _request(self, method: str, rest: str, body: Any = None, **options: Any) -> Any:
         path = _path("v1", "bandits", self.name)
         if rest:
             path = f"{path}/{rest}"
-        return self._client.request(method, path, body, query=query)
+        return self._client.request(method, path, body, **options)
 
     def _decision_request(
         self, method: str, decision: Answer | str, rest: str, body: Any = None

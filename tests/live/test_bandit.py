@@ -478,10 +478,23 @@ def test_what_is_refused_changes_nothing(bandit: Bandit) -> None:
 
 def test_names_are_unique(bandit: Bandit) -> None:
     storage = bandit.storage
+    other = policy(oracle=TopK(k=1))
     with pytest.raises(ConflictError, match="already a bandit named 'menu'"):
-        create_bandit("menu", spec=policy(), storage=storage)
-    again = create_bandit("menu", spec=policy(), storage=storage, load_if_exists=True)
+        create_bandit("menu", spec=other, storage=storage)
+    again = create_bandit("menu", spec=other, storage=storage, load_if_exists=True)
     assert again is bandit
+
+
+def test_the_same_program_may_run_again(bandit: Bandit) -> None:
+    """It creates a bandit that is there already, even if its spec has changed since."""
+    bandit.respecify(policy(oracle=TopK(k=1)))
+    again = create_bandit("menu", spec=policy(), storage=bandit.storage)
+    assert again is bandit
+    assert again.seq == 2
+
+
+def test_a_bandit_that_is_not_there_is_named(bandit: Bandit) -> None:
+    storage = bandit.storage
     with pytest.raises(InputError, match="no bandit 'other'"):
         load_bandit("other", storage=storage)
 

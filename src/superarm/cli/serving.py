@@ -114,7 +114,7 @@ def _bind(listener: socket.socket, host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        listener.listen()
+        listener.listen(_BACKLOG)
     except OSError:
         listener.close()
         raise

@@ -84,7 +84,7 @@ class Status(StrEnum):
     REWARDED = "rewarded"
     """All its rewards are known."""
     ABANDONED = "abandoned"
-    """It was abandoned before all rewards were known."""
+    """It was abandoned before all rewards were known; some may have come later."""
 
 
 class Recorded(NamedTuple):

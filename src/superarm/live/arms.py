@@ -75,8 +75,7 @@ def _refuse_equal_texts(ids: Iterable[Hashable]) -> None:
         text = str(arm)
         if text in texts:
             raise InputError(
-                f"an arm has the id {text} and another {text!r}, which JSON cannot tell apart; "
-                "rename one"
+                f"the arm ids {text} and {text!r} are the same in JSON; rename one"
             )
         texts.add(text)
 

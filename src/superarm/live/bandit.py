@@ -397,6 +397,7 @@ class Bandit(Displayable):
 
     # --- a challenger ------------------------------------------------------------------------
 
+    @retry_if_stale
     def shadow(self, spec: Any) -> None:
         """Let a challenger decide on the same offers, without acting. It survives restarts.
 
@@ -785,8 +786,8 @@ def _as_id(value: Any) -> str:
         raise InputError(
             f"an id must be text of 1 to {_LONGEST_ID} characters, got {value!r:.60}"
         )
-    if not value.isprintable():
-        raise InputError(f"an id must be printable text, got {value!r:.60}")
+    if not value.isprintable() or "/" in value:  # it is part of a URL, and of a key
+        raise InputError(f"an id must be printable text without '/', got {value!r:.60}")
     return value
 
 

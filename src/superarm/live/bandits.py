@@ -7,10 +7,10 @@ from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from superarm.core.errors import NotFoundError
+from superarm.core.errors import ConflictError, NotFoundError
 
 from .bandit import Bandit
-from .events import Event, Kind
+from .events import Event, Kind, encode_body
 from .names import require_name
 from .spec import BanditSpec
 from .storage import Storage, open_storage
@@ -33,14 +33,14 @@ def create_bandit(
     load_if_exists: bool = False,
     tenant: str = NOBODY,
 ) -> Bandit:
-    """A new bandit, whose journal is in a storage.
+    """A new bandit, whose journal is in a storage. Created again with the same spec, it is loaded.
 
     Args:
         name: Its name.
         spec: What it is made of: a policy, the spec of one by registry names, or a
             :class:`BanditSpec`.
         storage: Where its journal is: a URL such as ``"sqlite:///bandits.db"``, or an open storage.
-        load_if_exists: Whether to load a bandit of this name if there is one.
+        load_if_exists: Whether to load a bandit of this name whatever its spec is.
         tenant: Whose bandit it is.
     """
     require_name(name, "the name of a bandit")
@@ -51,8 +51,23 @@ def create_bandit(
     complete.build_policy()  # raises before anything is stored
     body = {"spec": complete.as_json()}
     first = Event(seq=1, key="created", kind=Kind.CREATED, time=clock.time(), body=body)
-    opened.journal.create(tenant, name, first)
+    try:
+        opened.journal.create(tenant, name, first)
+    except ConflictError:
+        if not _was_created_with(opened, tenant, name, first):
+            raise
     return load_bandit(name, storage=opened, tenant=tenant)
+
+
+def _was_created_with(storage: Storage, tenant: str, name: str, first: Event) -> bool:
+    """Whether a bandit began with this event: then the same program runs again."""
+    row = storage.journal.find(tenant, name)
+    if row is None:
+        return False
+    created = storage.journal.event(row.id, first.key)
+    if created is None:
+        return False
+    return encode_body(created.body) == encode_body(first.body)
 
 
 def load_bandit(name: str, *, storage: str | Storage, tenant: str = NOBODY) -> Bandit:

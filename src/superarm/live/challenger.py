@@ -42,21 +42,18 @@ class Obstacle(Enum):
     """Why a decision says nothing about the challenger, and what to do about it."""
 
     UNKNOWN_PROPENSITY = (
-        "its propensity is unknown: let a policy act that knows it, such as 'exploring' around an index "
-        "policy without chance, then start the challenger again"
+        "its propensity is unknown; use the policy 'exploring' around a deterministic rule, then restart "
+        "the challenger"
     )
     NO_CHANCE = (
-        "the bandit's policy draws nothing, and the challenger would have chosen otherwise, so that its "
-        "choice was never tried: let the policy 'exploring' act, then start the challenger again"
+        "the bandit's policy is deterministic and never tried the challenger's choice; use the policy "
+        "'exploring', then restart the challenger"
     )
     NO_SUPPORT = (
-        "the bandit's policy never chooses what the challenger would have chosen: give both policies "
-        "the same oracle, then start the challenger again"
+        "the bandit's policy never makes the challenger's choice; give both policies the same oracle, "
+        "then restart the challenger"
     )
-    UNKNOWN_CHALLENGER = (
-        "the challenger draws at random with unknown probabilities: choose a rule without chance, such "
-        "as ucb, for the challenger"
-    )
+    UNKNOWN_CHALLENGER = "the challenger is random with unknown probabilities; use a deterministic rule such as ucb"
 
 
 @dataclass(slots=True)
@@ -318,8 +315,8 @@ def _refusal(comparisons: list[Comparison], rewarded: list[Comparison]) -> str |
             return f"decision {item.id!r} cannot be used: {item.obstacle.value}"
     if len(rewarded) < _FEWEST:
         return (
-            f"{len(rewarded)} decisions since the challenger started have all their rewards; at least "
-            f"{_FEWEST} must have them"
+            f"only {len(rewarded)} decisions since the challenger started have all their rewards; at "
+            f"least {_FEWEST} are needed"
         )
     if not any(item.probability for item in rewarded):
         return (

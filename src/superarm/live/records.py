@@ -122,10 +122,10 @@ class Outcomes:
         abandoned = database.execute(
             "SELECT 1 FROM abandoned WHERE decision = ?", (asked.id,)
         ).fetchone()
-        if len(rewards) == len(asked.decision.positions):
-            status = Status.REWARDED
-        elif abandoned:
+        if abandoned:
             status = Status.ABANDONED
+        elif len(rewards) == len(asked.decision.positions):
+            status = Status.REWARDED
         elif rewards:
             status = Status.PARTIAL
         else:

@@ -125,7 +125,7 @@ def _add_health(app: FastAPI) -> None:
         if not service.hub.ready:
             raise Refusal(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                "journals are being replayed; try again soon",
+                "still replaying the journals; retry soon",
                 {"Retry-After": "1"},
             )
         service.storage.journal.newest(1)  # raises if the storage does not answer

@@ -6,7 +6,6 @@ from http import HTTPStatus
 
 from fastapi import APIRouter, Response
 
-from superarm.core.errors import ConflictError
 from superarm.core.serialization import from_json
 from superarm.live.journal import BanditRow
 from superarm.live.spec import BanditSpec
@@ -39,12 +38,9 @@ def create_bandit(
 ) -> bodies.BanditDetails:
     """Create a bandit. Creating it again with the same spec changes nothing and answers 200."""
     spec = from_request(BanditSpec.from_json, body.spec)
-    try:
-        bandit = service.hub.create(caller.tenant, body.name, spec)
-    except ConflictError:
-        bandit = service.hub.bandit(caller.tenant, body.name)
-        if bandit.spec.as_json() != spec.as_json():
-            raise
+    earlier = service.storage.journal.find(caller.tenant, body.name)
+    bandit = service.hub.create(caller.tenant, body.name, spec)
+    if earlier is not None:
         response.status_code = HTTPStatus.OK
     return bandit_body(bandit)
 

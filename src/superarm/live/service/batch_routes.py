@@ -95,7 +95,7 @@ def _tell_lines(bandit: Bandit, text: bytes) -> str:
     if len(lines) > _MOST_LINES:
         raise Refusal(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"{len(lines)} lines are more than {_MOST_LINES}; send them in parts",
+            f"{len(lines)} lines exceed the limit of {_MOST_LINES}; send them in parts",
         )
     answers: list[dict[str, Any]] = []
     tells: list[Tell] = []
@@ -171,7 +171,7 @@ async def _event_texts(
         silent_seconds += _POLL_SECONDS
         if silent_seconds >= _KEEP_ALIVE_SECONDS:
             silent_seconds = 0.0
-            yield ": still here\n\n"  # so that proxies keep the connection
+            yield ": keep-alive\n\n"  # so that proxies keep the connection
 
 
 def _next_events(bandit: Bandit, after: int) -> list[Event]:

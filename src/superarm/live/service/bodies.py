@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from superarm.live.names import NAME
 
 Name = Annotated[str, Field(pattern=f"^{NAME}$")]
-Id = Annotated[str, Field(min_length=1, max_length=200)]
+Id = Annotated[str, Field(min_length=1, max_length=200, pattern="^[^/]+$")]
 ArmId = str | int
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Rewards = Annotated[dict[str, Number], Field(min_length=1)]

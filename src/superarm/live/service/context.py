@@ -113,13 +113,13 @@ def arms_of(arms: bodies.Arms | None, service: Service) -> Any:
     if len(rows) > limits.arms:
         raise Refusal(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"{len(rows)} arms are more than {limits.arms}; offer fewer",
+            f"{len(rows)} arms exceed the limit of {limits.arms}; offer fewer",
         )
     for row in rows:
         if isinstance(row, list | dict) and len(row) > limits.dimension:
             raise Refusal(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"an arm has {len(row)} features, more than {limits.dimension}",
+                f"{len(row)} features of an arm exceed the limit of {limits.dimension}",
             )
     if not isinstance(arms, bodies.ArmsTable):
         return arms

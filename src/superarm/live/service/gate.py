@@ -51,9 +51,11 @@ class Gate:
         token_hash = hash_token(token)
         now = clock.monotonic()
         with self._lock:
-            checked, caller = self._seen.get(token_hash, (-_CACHE_SECONDS, ANYBODY))
+            seen = self._seen.get(token_hash)
+        if seen is not None:
+            checked, known_caller = seen
             if now - checked < _CACHE_SECONDS:
-                return caller
+                return known_caller
         row = self._journal.find_token(token_hash)
         if row is None:
             raise _unauthorized("this token is unknown, or was removed")

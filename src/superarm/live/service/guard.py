@@ -51,7 +51,7 @@ class Guard:
             return HTTPStatus.MISDIRECTED_REQUEST, detail
         origin = headers.get(b"origin")
         if origin is not None and _netloc(origin) != host:
-            return HTTPStatus.FORBIDDEN, "requests of pages of other sites are refused"
+            return HTTPStatus.FORBIDDEN, "cross-origin requests are refused"
         length = headers.get(b"content-length", "0")
         if length.isdecimal() and int(length[:20]) > self._most_bytes:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _too_large(self._most_bytes)
@@ -77,7 +77,7 @@ class _LimitedBody:
 
 
 def _too_large(most_bytes: int) -> str:
-    return f"the body has more than {most_bytes} bytes; send less at once"
+    return f"the body exceeds the limit of {most_bytes} bytes; send less at once"
 
 
 def _headers(scope: Scope) -> dict[bytes, str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs
 
+from fastapi import HTTPException
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,7 +18,7 @@ from superarm.live.codec import decided_key
 from .gate import SUBSCRIPTION_KEY, Gate
 from .hub import Hub
 from .owners import Owners
-from .problems import Refusal
+from .problems import Refusal, problem
 
 if TYPE_CHECKING:
     import httpx
@@ -82,7 +83,12 @@ class Handover:
             await self._app(scope, receive, send)
             return
         self._hub.drop(*bandit)  # what this process knows of it goes out of date
-        body = await _read_body(receive)
+        try:
+            body = await _read_body(receive)
+        except HTTPException as error:  # it is too large
+            refusal = problem(error.status_code, str(error.detail))
+            await refusal(scope, receive, send)
+            return
         try:
             response = await self._forward(address, scope, body)
         except self._network_error:
@@ -104,12 +110,12 @@ class Handover:
                 _header(scope, SUBSCRIPTION_KEY.lower().encode()),
             )
             if by_name is not None:
-                return _Bandit(caller.tenant, unquote(by_name[1]))
+                return _Bandit(caller.tenant, by_name[1])
             assert by_decision is not None
             named = parse_qs(scope["query_string"].decode("latin-1")).get("bandit")
             if named:
                 return _Bandit(caller.tenant, named[0])
-            key = decided_key(unquote(by_decision[1]))
+            key = decided_key(by_decision[1])
             rows = self._hub.storage.journal.find_decision(caller.tenant, key)
             if len(rows) == 1:
                 return _Bandit(caller.tenant, rows[0].name)

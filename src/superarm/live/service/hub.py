@@ -120,7 +120,7 @@ class Hub:
         if len(rows) > 1:
             names = ", ".join(row.name for row in rows[:5])
             raise ConflictError(
-                f"several bandits have a decision {decision_id!r}: {names}; name one: ?bandit="
+                f"several bandits have a decision {decision_id!r}: {names}; add ?bandit=NAME"
             )
         return self.bandit(tenant, rows[0].name)
 

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import time as clock
+from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    Metric,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -83,20 +90,24 @@ class _HubCollector(Collector):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
-    def collect(self):  # type: ignore[no-untyped-def]
+    def collect(self) -> Iterator[Metric]:
         commits = self._hub.storage.commits
-        numbers = {
+        gauges = {
             "superarm_bandits_in_memory": ("Bandits in memory.", self._hub.count()),
             "superarm_ready": ("1 once the journals are replayed.", self._hub.ready),
-            "superarm_commits_total": ("Transactions so far.", commits.count),
-            "superarm_committed_appends_total": (
-                "Events and snapshots that these stored.",
-                commits.appended,
-            ),
             "superarm_queue_length": (
                 "Events that wait for a commit.",
                 commits.waiting(),
             ),
         }
-        for name, (text, value) in numbers.items():
+        for name, (text, value) in gauges.items():
             yield GaugeMetricFamily(name, text, float(value))
+        counters = {
+            "superarm_commits": ("Transactions so far.", commits.count),
+            "superarm_committed_appends": (
+                "Events and snapshots that these stored.",
+                commits.appended,
+            ),
+        }
+        for name, (text, value) in counters.items():
+            yield CounterMetricFamily(name, text, float(value))

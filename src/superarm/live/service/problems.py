@@ -148,7 +148,7 @@ def add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def answer_defect(request: Request, error: Exception) -> JSONResponse:
-        detail = "a defect of superarm; the service's log has the details"
+        detail = "internal error; see the service's log"
         return problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
 
 
