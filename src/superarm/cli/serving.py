@@ -6,11 +6,12 @@ import signal
 import socket
 from typing import Any
 
-from superarm.core.errors import InputError, require_extra
+from superarm.core.errors import InputError, SpecError, require_extra
 
 from .bandits import open_storage, usage_errors
 from .common import print_json, say
 
+_ANY_ADDRESS = ("0.0.0.0", "::")
 _BACKLOG = 2048
 _GRACE_SECONDS = 10
 """How long requests may take that are under way when the service is stopped."""
@@ -59,6 +60,10 @@ def serve(
             dimension=max_dimension,
             requests_per_second=rate,
             bandits=max_bandits,
+        )
+    if address is None and host in _ANY_ADDRESS and storage.startswith("postgresql://"):
+        raise SpecError(
+            f"--host {host} is no address that other processes can reach; add --address URL"
         )
     with open_storage(storage, create=True) as opened, _listen(host, port) as listener:
         listened = _address(listener)
