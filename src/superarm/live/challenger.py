@@ -53,7 +53,10 @@ class Obstacle(Enum):
         "the bandit's policy never makes the challenger's choice; give both policies the same oracle, "
         "then restart the challenger"
     )
-    UNKNOWN_CHALLENGER = "the challenger is random with unknown probabilities; use a deterministic rule such as ucb"
+    UNKNOWN_CHALLENGER = (
+        "the challenger is random with unknown probabilities; use a deterministic rule, "
+        "such as ucb"
+    )
 
 
 @dataclass(slots=True)
