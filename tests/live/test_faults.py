@@ -125,6 +125,62 @@ def test_a_decision_that_rests_on_what_was_not_stored_fails(
     assert bandit.verify().same
 
 
+def test_a_repetition_succeeds_once_the_disk_does(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repetition stores nothing: its failure must not outlive the reason."""
+    answer = bandit.ask(MENU, decision_id="x")
+
+    def fail(appends: Sequence[Append]) -> None:
+        raise StorageError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bandit.storage.journal, "append", fail)
+        with pytest.raises(StorageError, match="disk is full"):
+            bandit.ask(MENU, decision_id="x")
+    assert bandit.ask(MENU, decision_id="x") == answer
+
+
+def test_an_interrupted_request_leaves_no_gap(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C between learning and storing: memory was ahead of the journal."""
+    answer = bandit.ask(MENU, decision_id="x")
+
+    def interrupt(event: object, blobs: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bandit._log, "append", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            bandit.tell(answer, {answer.arms[0]: 1.0})
+    assert bandit.tell(answer, {answer.arms[0]: 1.0})
+    assert [event.seq for event in bandit.events()] == [1, 2, 3]
+    assert bandit.verify().same
+
+
+def test_explanations_do_not_displace_the_arms_of_an_ask(bandit: Bandit) -> None:
+    """Each decision has arms of its own, more than are cached."""
+    for number in range(20):
+        arms = {name: [row[0] + number, row[1]] for name, row in MENU.items()}
+        bandit.ask(arms, decision_id=f"d{number}")
+    stopping = Event()
+
+    def explain() -> None:
+        while not stopping.is_set():
+            bandit.explain("d19")
+
+    with ThreadPoolExecutor(2) as threads:
+        explaining = [threads.submit(explain) for _ in range(2)]
+        for number in range(20):
+            arms = {name: [row[0], row[1] + number] for name, row in MENU.items()}
+            bandit.ask(arms, decision_id=f"e{number}")
+        stopping.set()
+        for one in explaining:
+            one.result(60)
+    assert len(bandit.pending) == 40
+
+
 def test_a_repetition_fails_if_the_first_is_not_stored(bandit: Bandit) -> None:
     held = HeldJournal(bandit)
     held.failure = StorageError("the disk is full")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -10,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from superarm.core.errors import FileError, StateError
+from superarm.core.errors import ConflictError, FileError, StateError
 from superarm.kernels import SquaredExponential
-from superarm.live import Storage, create_bandit
+from superarm.live import Storage, create_bandit, load_bandit
 from superarm.live.events import Event, Kind
 from superarm.live.group_commit import GroupCommit
 from superarm.live.journal import SCHEMA, Append, StaleOwnerError, StorageError
@@ -212,3 +213,27 @@ def test_a_relative_url_means_the_file_in_the_present_folder(
     assert open_storage("sqlite:///../bandits.db") is first
     first.close()
     second.close()
+
+
+def test_a_file_is_one_through_a_link_too(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(tmp_path / "bandits.db")
+    with (
+        Storage(f"sqlite:///{tmp_path / 'bandits.db'}"),
+        pytest.raises(ConflictError, match="another process uses"),
+    ):
+        Storage(f"sqlite:///{tmp_path / 'link.db'}")
+
+
+def test_a_storage_that_nobody_uses_releases_its_file(tmp_path: Path) -> None:
+    """Nobody closes it, and there is one thread fewer afterwards."""
+    url = f"sqlite:///{tmp_path / 'bandits.db'}"
+    policy = IndexPolicy(
+        posterior=StreamingGP(SquaredExponential(lengthscale=0.3), noise_variance=0.01),
+        rule=Greedy(),
+        oracle=TopK(k=1),
+    )
+    create_bandit("menu", spec=policy, storage=url)
+    gc.collect()
+    assert load_bandit("menu", storage=url).pending == []
+    gc.collect()
+    Storage(url).close()

@@ -519,3 +519,21 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
         SQLiteJournal(tmp_path)
     with pytest.raises(StorageError, match="cannot be opened"):
         SQLiteJournal(tmp_path / "missing" / "bandits.db")
+
+
+def test_a_gap_is_refused(journal: Journal) -> None:
+    bandit = journal.create("", "menu", first()).id
+    with pytest.raises(StaleOwnerError):
+        journal.append([Append(bandit, [observed(3, "o3")])])
+    journal.append(
+        [Append(bandit, [observed(2, "o2")]), Append(bandit, [observed(3, "o3")])]
+    )
+    assert journal.last_seq(bandit) == 3
+
+
+def test_a_snapshot_never_goes_back(journal: Journal) -> None:
+    bandit = journal.create("", "menu", first()).id
+    journal.append([Append(bandit, [observed(2, "o2")])])
+    journal.append([Append(bandit, [], snapshot=Snapshot(2, b"new"))])
+    journal.append([Append(bandit, [], snapshot=Snapshot(1, b"old"))])
+    assert journal.snapshot(bandit) == Snapshot(2, b"new")

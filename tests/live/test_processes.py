@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from contextlib import ExitStack
 from itertools import count
 from threading import Event
 from time import monotonic, sleep
+from typing import Any
 
 import httpx
 import numpy as np
@@ -24,6 +26,7 @@ from superarm.live import Storage, load_bandit
 from superarm.live.events import Kind
 from superarm.live.fold import Fold
 from superarm.live.service import Settings
+from superarm.live.service.handover import Handover
 from superarm.live.service.owners import Owners
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
@@ -253,3 +256,46 @@ def test_a_process_that_cannot_reach_the_owner_answers_itself(
                 sleep(0.3)
                 answer = client.load_bandit(name).ask(MENU)
                 assert client.load_bandit(name).tell(answer, {answer.arms[0]: 1.0})
+
+
+def test_the_path_of_a_request_never_becomes_part_of_a_host() -> None:
+    """``http://owner`` and a path such as ``@elsewhere/`` must not be joined as text."""
+    asked: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(200, json={})
+
+    async def forward() -> None:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+            nobody: Any = None
+            handover = Handover(nobody, nobody, nobody, nobody, client)
+            scope = {
+                "method": "GET",
+                "raw_path": b"/v1/bandits/x@169.254.169.254/latest",
+                "query_string": b"",
+                "headers": [],
+            }
+            await handover._forward("http://127.0.0.1:8642", scope, b"")
+
+    asyncio.run(forward())
+    assert asked[0].url.host == "127.0.0.1"
+    assert asked[0].url.port == 8642
+
+
+def test_paths_that_do_not_begin_with_a_slash_are_not_handed_over() -> None:
+    passed: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        passed.append(scope["path"])
+
+    nobody: Any = None
+    handover = Handover(app, nobody, nobody, nobody, nobody)
+    scope = {
+        "type": "http",
+        "path": "/v1/bandits/x@elsewhere/y",
+        "raw_path": b"%2Fv1%2Fbandits%2Fx@elsewhere/y",
+        "headers": [],
+    }
+    asyncio.run(handover(scope, nobody, nobody))
+    assert passed == ["/v1/bandits/x@elsewhere/y"]

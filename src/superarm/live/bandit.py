@@ -37,7 +37,7 @@ from .events import Event, Kind, digest, encode_body
 from .explain import Explanation, explain
 from .export import Export, export_tables, numbered_features
 from .fold import DECIDE, Asked, Fold
-from .journal import BanditRow, StaleOwnerError
+from .journal import BanditRow, Membership, StaleOwnerError
 from .log import Log
 from .off_policy import RewardRange
 from .open_bandit import export_open_bandit
@@ -82,7 +82,8 @@ class Bandit(Displayable):
         self._challenger: Challenger | None = None  # follows when a report is wanted
 
     def _display_fields(self) -> Mapping[str, Any]:
-        fold = self._current()
+        with self._lock:
+            fold = self._current()
         return {"name": self.name, "policy": fold.policy, "pending": len(fold.open)}
 
     # --- ask -------------------------------------------------------------------------------
@@ -475,9 +476,12 @@ class Bandit(Displayable):
 
     @property
     def seq(self) -> int:
-        """The number of the last event."""
+        """The number of the last event, which is durable."""
         with self._lock:
-            return self._current().seq
+            seq = self._current().seq
+            durable = self._log.barrier()
+        durable.result()
+        return seq
 
     def events(self, after: int = 0) -> Iterator[Event]:
         """The durable events in order.
@@ -498,7 +502,7 @@ class Bandit(Displayable):
             fold = self._current()
             asked = self._asked(fold, _as_id(decision_id))
             open_decision = fold.open.get(decision_id)
-            unseen = set() if open_decision is None else open_decision.unseen
+            unseen = set() if open_decision is None else set(open_decision.unseen)
             if open_decision is not None and open_decision.deferred:
                 status = Status.DEFERRED
             elif open_decision is not None:
@@ -508,6 +512,8 @@ class Bandit(Displayable):
                 status = Status.ABANDONED
             else:
                 status = Status.REWARDED
+            durable = self._log.barrier()
+        durable.result()  # nobody hears of what may still fail
         ids: Any = asked.offer.arms.ids
         awaiting = [ids[position] for position in sorted(unseen)]
         return Recorded(Answer.of(asked), status, asked.time, awaiting)
@@ -568,7 +574,7 @@ class Bandit(Displayable):
             decision: The decision, or its id.
         """
         decision_id = _id_of(decision)
-        return explain(self._log, decision_id)
+        return explain(self._separate_log(), decision_id)
 
     def verify(
         self, report: Callable[[Replay], None] | None = None, *, decide: bool = True
@@ -579,7 +585,7 @@ class Bandit(Displayable):
             report: Called after every event, to show progress.
             decide: Whether to decide again; otherwise the journal is only folded.
         """
-        return verify(self._log, report, decide)
+        return verify(self._separate_log(), report, decide)
 
     def export(
         self,
@@ -622,11 +628,19 @@ class Bandit(Displayable):
 
     def _current(self) -> Fold:
         """What is learned so far, read from the journal if necessary."""
+        if self._fold is not None and self._is_behind(self._fold):
+            self._fold = None
         if self._fold is None:
             self._log.reset()
+            self._log.flush()  # what is queued belongs to what is learned
             self._fold = Fold.load(self._log)
             self._snapshot_seq = self._fold.seq
         return self._fold
+
+    def _is_behind(self, fold: Fold) -> bool:
+        """Whether another process has appended to this bandit."""
+        is_shared = isinstance(self.storage.journal, Membership)
+        return is_shared and self._log.last_seq() > fold.seq
 
     def _earlier(self, fold: Fold, key: str) -> Event | None:
         """The event with a key; ``None`` if there is none.
@@ -660,11 +674,15 @@ class Bandit(Displayable):
         """
         try:
             fold.apply(event)
+            durable = self._log.append(event, blobs or {})
         except SuperarmError:
-            if not fold.policy.exchangeable:
-                self._fold = None  # what waited may be learned in part
+            # A policy that learns at once refuses rewards as a whole; others may learn some.
+            if fold.seq == event.seq or not fold.policy.exchangeable:
+                self._fold = None
             raise
-        durable = self._log.append(event, blobs or {})
+        except BaseException:
+            self._fold = None  # memory may be ahead of the journal
+            raise
 
         def drop_if_failed(finished: Future[None]) -> None:
             if finished.exception() is not None and self._fold is fold:
@@ -676,6 +694,11 @@ class Bandit(Displayable):
             self._log.save_snapshot(fold.snapshot())
             self._snapshot_seq = fold.seq
         return durable
+
+    def load(self) -> None:
+        """Read the journal now, so that the first request need not."""
+        with self._lock:
+            self._current()
 
     def forget(self) -> None:
         """Drop what is in memory; the next call reads the journal."""
@@ -786,8 +809,11 @@ def _as_id(value: Any) -> str:
         raise InputError(
             f"an id must be text of 1 to {_LONGEST_ID} characters, got {value!r:.60}"
         )
-    if not value.isprintable() or "/" in value:  # it is part of a URL, and of a key
-        raise InputError(f"an id must be printable text without '/', got {value!r:.60}")
+    # It is part of a URL, and of a key.
+    if not value.isprintable() or "/" in value or value in (".", ".."):
+        raise InputError(
+            f"an id must be printable text without '/', and not '.' or '..', got {value!r:.60}"
+        )
     return value
 
 

@@ -137,7 +137,10 @@ class GroupCommit:
             self._store(part)
 
     def _fail(self, group: Sequence[_Waiting], error: SuperarmError) -> None:
-        failed_bandits = {waiting.append.bandit for waiting in group}
+        # Without events, memory is not ahead of the journal: the next request may succeed.
+        failed_bandits = {
+            waiting.append.bandit for waiting in group if waiting.append.events
+        }
         with self._changed:
             for bandit in failed_bandits:
                 self._failed[bandit] = error

@@ -19,7 +19,7 @@ twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -186,6 +186,13 @@ class Journal(Protocol):
             after: The number of the event to start after.
         """
 
+    def last_seq(self, bandit: int) -> int:
+        """The number of a bandit's last event.
+
+        Args:
+            bandit: The id of the bandit.
+        """
+
     def event(self, bandit: int, key: str) -> Event | None:
         """The event with a key; ``None`` if there is none.
 
@@ -252,6 +259,25 @@ class Membership(Protocol):
         Args:
             max_age_seconds: How long ago, at most, by the clock of the database.
         """
+
+
+def check_numbers(appends: Sequence[Append], last_seq: Callable[[int], int]) -> None:
+    """Refuse events that do not follow those in the journal.
+
+    The primary key refuses numbers that are taken. This refuses a gap, too.
+
+    Args:
+        appends: The events to store; those of one bandit in order.
+        last_seq: The number of a bandit's last event in the journal.
+    """
+    last: dict[int, int] = {}
+    for append in appends:
+        for event in append.events:
+            if append.bandit not in last:
+                last[append.bandit] = last_seq(append.bandit)
+            if event.seq != last[append.bandit] + 1:
+                raise stale_owner()
+            last[append.bandit] = event.seq
 
 
 # --- messages that every journal needs -----------------------------------------------------

@@ -92,12 +92,17 @@ class Log:
         with self._lock:
             self._queued[event.key] = event
         durable = self._commits.submit(Append(self._bandit, [event], blobs))
-        durable.add_done_callback(lambda _: self._forget(event.key))
+        durable.add_done_callback(lambda _: self._forget(event))
         return durable
 
-    def _forget(self, key: str) -> None:
+    def _forget(self, event: Event) -> None:
         with self._lock:
-            self._queued.pop(key, None)
+            if self._queued.get(event.key) is event:
+                del self._queued[event.key]
+
+    def last_seq(self) -> int:
+        """The number of the last durable event."""
+        return self._journal.last_seq(self._bandit)
 
     def barrier(self) -> Future[None]:
         """A future that is done when every event that is queued now is durable."""

@@ -26,6 +26,7 @@ from .journal import (
     Snapshot,
     TokenRow,
     bandit_exists,
+    check_numbers,
     outdated,
     stale_owner,
     token_exists,
@@ -38,7 +39,7 @@ from .postgres_connections import (
     without_password,
 )
 from .postgres_schema import STEPS
-from .sql_journal import SQLJournal
+from .sql_journal import LAST_SEQ, SQLJournal
 
 _READERS = 4
 """Connections that read, at most."""
@@ -135,6 +136,13 @@ class PostgresJournal(SQLJournal):
         # Every process inserts in the same order of tables and rows. So two of them that insert the
         # same rows wait for each other in one direction only, and never for ever.
         with self._connections.writing() as connection, connection.transaction():
+
+            def last_seq(bandit: int) -> int:
+                cursor = connection.execute(_translated(LAST_SEQ), (bandit,))
+                row = cursor.fetchone()
+                return 0 if row is None else row[0] or 0
+
+            check_numbers(appends, last_seq)
             _insert_blobs(connection, appends)
             try:
                 _copy_events(connection, appends)
@@ -246,7 +254,8 @@ def _insert_snapshots(connection: Connection, appends: Sequence[Append]) -> None
     for bandit, snapshot in sorted(latest.items()):
         connection.execute(
             b"INSERT INTO snapshots (bandit, seq, bytes) VALUES (%s, %s, %b) "
-            b"ON CONFLICT (bandit) DO UPDATE SET seq = excluded.seq, bytes = excluded.bytes",
+            b"ON CONFLICT (bandit) DO UPDATE SET seq = excluded.seq, bytes = excluded.bytes "
+            b"WHERE excluded.seq >= snapshots.seq",
             (bandit, snapshot.seq, snapshot.data),
         )
 

@@ -12,6 +12,7 @@ from .events import Event, Kind, decode_body
 from .journal import BanditRow, Snapshot, TokenRow
 from .journal_check import find_problems
 
+LAST_SEQ = "SELECT max(seq) FROM events WHERE bandit = ?"
 _PAGE = 1000  # events read at a time
 
 
@@ -133,6 +134,15 @@ class SQLJournal(ABC):
                 yield event
             if len(page) < _PAGE:
                 return
+
+    def last_seq(self, bandit: int) -> int:
+        """The number of a bandit's last event.
+
+        Args:
+            bandit: The id of the bandit.
+        """
+        rows = self._rows(LAST_SEQ, (bandit,))
+        return rows[0][0] or 0
 
     def event(self, bandit: int, key: str) -> Event | None:
         """The event with a key; ``None`` if there is none.

@@ -30,12 +30,13 @@ from .journal import (
     StorageError,
     TokenRow,
     bandit_exists,
+    check_numbers,
     outdated,
     stale_owner,
     token_exists,
     too_new,
 )
-from .sql_journal import SQLJournal
+from .sql_journal import LAST_SEQ, SQLJournal
 from .sqlite_schema import STEPS
 
 _APPLICATION = 0x5375416D  # "SuAm": marks a file as ours
@@ -54,7 +55,7 @@ class SQLiteJournal(SQLJournal):
         self._writing = Lock()  # one thread uses a connection at a time
         self._reading = Lock()
         super().__init__(url=f"sqlite:///{path}", where=str(path))
-        self._owner = _own(self.path)
+        self._owner = _own(Path(os.path.realpath(path)))  # also through a link
         try:
             self._writer = _connect(self.path, upgrade)
             self._reader = _connect_reader(self.path)
@@ -132,6 +133,11 @@ class SQLiteJournal(SQLJournal):
             appends: The events; those of one bandit in order.
         """
         with self._transaction() as connection:
+
+            def last_seq(bandit: int) -> int:
+                return connection.execute(LAST_SEQ, (bandit,)).fetchone()[0] or 0
+
+            check_numbers(appends, last_seq)
             try:
                 for append in appends:
                     _insert_blobs(connection, append)
@@ -233,7 +239,8 @@ def _insert_snapshot(connection: sqlite3.Connection, append: Append) -> None:
     if snapshot is None:
         return
     connection.execute(
-        "INSERT OR REPLACE INTO snapshots (bandit, seq, bytes) VALUES (?, ?, ?)",
+        "INSERT INTO snapshots (bandit, seq, bytes) VALUES (?, ?, ?) ON CONFLICT (bandit) DO "
+        "UPDATE SET seq = excluded.seq, bytes = excluded.bytes WHERE excluded.seq >= seq",
         (append.bandit, snapshot.seq, snapshot.data),
     )
 

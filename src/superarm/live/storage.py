@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from threading import Lock
 from typing import Self
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 from superarm.core.errors import InputError, require_extra
 from superarm.core.inputs import require_type
@@ -32,21 +32,24 @@ class Storage:
         self.journal = _open_journal(url, upgrade)
         self.commits = GroupCommit(self.journal)
         self.closed = False
-        self._lock = Lock()
+        # Nobody may call ``close``: then the file is released when nobody uses the storage.
+        self._finalizer = finalize(self, _release, self.commits, self.journal)
 
     def close(self) -> None:
         """Store what is queued, and close the journal."""
-        with self._lock:
-            if not self.closed:
-                self.closed = True
-                self.commits.close()
-                self.journal.close()
+        self.closed = True
+        self._finalizer()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _release(commits: GroupCommit, journal: Journal) -> None:
+    commits.close()
+    journal.close()
 
 
 _opened: WeakValueDictionary[str, Storage] = WeakValueDictionary()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs
 
 from fastapi import HTTPException
@@ -65,16 +66,22 @@ class Handover:
         hub: Hub,
         http: httpx.AsyncClient,
     ) -> None:
-        library = require_extra("httpx", "client")
+        library: Any = require_extra("httpx", "client")
+        self._library = library
         self._app = app
         self._owners = owners
         self._gate = gate
         self._hub = hub
         self._http = http
+        self._not_connected: tuple[type[Exception], ...] = (
+            library.ConnectError,
+            library.ConnectTimeout,
+        )
         self._network_error: type[Exception] = library.TransportError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or _header(scope, _HANDED_OVER) is not None:
+        is_request = scope["type"] == "http" and scope["raw_path"].startswith(b"/v1/")
+        if not is_request or _header(scope, _HANDED_OVER) is not None:
             await self._app(scope, receive, send)
             return
         bandit = await run_in_threadpool(self._bandit_of, scope)
@@ -82,7 +89,9 @@ class Handover:
         if bandit is None or address is None:
             await self._app(scope, receive, send)
             return
-        self._hub.drop(*bandit)  # what this process knows of it goes out of date
+        await run_in_threadpool(
+            self._hub.drop, *bandit
+        )  # what this process knows of it goes out of date
         try:
             body = await _read_body(receive)
         except HTTPException as error:  # it is too large
@@ -91,10 +100,17 @@ class Handover:
             return
         try:
             response = await self._forward(address, scope, body)
-        except self._network_error:
+        except self._not_connected:
             # The owner has just stopped. This process can answer as well: the journal decides.
             await self._app(scope, _repeated(body, receive), send)
             return
+        except self._network_error:
+            # The owner may have acted: only the client knows whether a repetition counts once.
+            response = problem(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "the process that owns this bandit did not answer; try again",
+                {"Retry-After": "1"},
+            )
         await response(scope, receive, send)
 
     def _bandit_of(self, scope: Scope) -> _Bandit | None:
@@ -114,7 +130,7 @@ class Handover:
             assert by_decision is not None
             named = parse_qs(scope["query_string"].decode("latin-1")).get("bandit")
             if named:
-                return _Bandit(caller.tenant, named[0])
+                return _Bandit(caller.tenant, named[-1])
             key = decided_key(by_decision[1])
             rows = self._hub.storage.journal.find_decision(caller.tenant, key)
             if len(rows) == 1:
@@ -122,12 +138,11 @@ class Handover:
         return None
 
     async def _forward(self, address: str, scope: Scope, body: bytes) -> Response:
-        query = scope["query_string"].decode("latin-1")
-        url = (
-            address
-            + scope["raw_path"].decode("latin-1")
-            + (f"?{query}" if query else "")
-        )
+        target = scope["raw_path"]
+        if scope["query_string"]:
+            target += b"?" + scope["query_string"]
+        # Never a text of both: the path of a request must not become part of the host.
+        url = self._library.URL(address).copy_with(raw_path=target)
         headers = [
             (name, value)
             for name, value in scope["headers"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time as clock
 from collections import OrderedDict
 from contextlib import suppress
 from threading import Lock, Thread
@@ -11,8 +12,10 @@ from superarm.core.errors import ConflictError, NotFoundError, SuperarmError
 from superarm.live.bandit import Bandit
 from superarm.live.bandits import create_bandit, load_bandit
 from superarm.live.codec import decided_key, no_decision
+from superarm.live.journal import BanditRow
 from superarm.live.storage import Storage
 
+_RETRY_SECONDS = 1.0
 _Key = tuple[str, str]  # tenant and name
 
 
@@ -125,14 +128,19 @@ class Hub:
         return self.bandit(tenant, rows[0].name)
 
     def _start(self) -> None:
-        rows = self.storage.journal.newest(self._most)
-        for row in rows:
-            try:
-                bandit = self.bandit(row.tenant, row.name)
-                bandit.seq  # noqa: B018 - reads the journal
-            except SuperarmError:
-                continue  # whoever asks for it is told why
+        for row in self._newest():
+            # Whoever asks for a bandit that cannot be read is told why.
+            with suppress(SuperarmError):
+                self.bandit(row.tenant, row.name).load()
         self.ready = True
+
+    def _newest(self) -> list[BanditRow]:
+        """The bandits to load first, as soon as the storage answers."""
+        while True:
+            try:
+                return self.storage.journal.newest(self._most)
+            except SuperarmError:
+                clock.sleep(_RETRY_SECONDS)
 
 
 def _snapshot(bandit: Bandit) -> None:
