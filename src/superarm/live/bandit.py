@@ -632,7 +632,7 @@ class Bandit(Displayable):
             self._fold = None
         if self._fold is None:
             self._log.reset()
-            self._log.flush()  # what is queued belongs to what is learned
+            self._log.settle()  # what is queued belongs to what is learned
             self._fold = Fold.load(self._log)
             self._snapshot_seq = self._fold.seq
         return self._fold

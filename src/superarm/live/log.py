@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from threading import Lock
 
 from superarm.core import Arms
+from superarm.core.errors import SuperarmError
 
 from .codec import arms_from_bytes
 from .events import Event
@@ -111,6 +113,14 @@ class Log:
     def flush(self) -> None:
         """Wait until every queued event is durable."""
         self.barrier().result()
+
+    def settle(self) -> None:
+        """Wait until every queued event is durable or has failed."""
+        with self._lock:
+            is_settled = not self._queued
+        if not is_settled:
+            with suppress(SuperarmError):
+                self.flush()
 
     def reset(self) -> None:
         """Accept events again after a failure."""
