@@ -144,7 +144,7 @@ def play_seed(seed: int, storage: Storage, size: Size) -> Result:
     acting = Exploring(policy=explorer, epsilon=EPSILON)
     # A seed of its own: bandits that share one explore in the same rounds, and err alike.
     spec = BanditSpec(policy=spec_of(acting), seed=seed)
-    bandit = create_bandit(f"seed {seed}", spec=spec, storage=storage)
+    bandit = create_bandit(f"seed-{seed}", spec=spec, storage=storage)
     twin = index_policy(Greedy())
     deserved = []
     earned = []
