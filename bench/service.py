@@ -382,7 +382,7 @@ def _memory(bench: _Bench) -> None:
 def _optuna(bench: _Bench) -> None:
     """An ask and its tell: ours on SQLite, Optuna's on its RDB and journal storages, in turn."""
     try:
-        import optuna
+        optuna: Any = importlib.import_module("optuna")
     except ImportError:
         bench.skipped.append("Optuna: not installed")
         return
