@@ -228,7 +228,9 @@ def check_nothing_is_lost(url: str, told: dict[str, dict[str, float]]) -> None:
         np.testing.assert_allclose(
             bandit.predict(MENU).mean, expected.mean, rtol=1e-9, atol=1e-12
         )
-        print(f"{len(told)} acknowledged, 0 lost, 0 doubled")
+        lost = set(told) - set(observed)
+        doubled = [name for name, number in observed.items() if number > 1]
+        print(f"{len(told)} acknowledged, {len(lost)} lost, {len(doubled)} doubled")
 
 
 @pytest.mark.slow
