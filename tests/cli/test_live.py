@@ -335,7 +335,12 @@ def test_create_and_list(cli: Command, files: Path, spec: str) -> None:
     at = ("--storage", "sqlite:///new.db")
     create = ("bandits", "create", "lunch", "--spec", spec, *at)
     assert cli(*create, "--json").json() == {"name": "lunch"}
-    assert "already a bandit named 'lunch'" in cli(*create).fails(3)
+    assert cli(*create).out == "Created lunch.\n"  # the same again is harmless
+    other = json.loads((files / "spec.json").read_text())
+    other["oracle"]["k"] = 1
+    (files / "other.json").write_text(json.dumps(other))
+    create_other = ("bandits", "create", "lunch", "--spec", "other.json", *at)
+    assert "already a bandit named 'lunch'" in cli(*create_other).fails(3)
     created = cli("bandits", "create", "dinner", "--spec", spec, *at)
     assert created.out == "Created dinner.\n"
     names = cli("bandits", "list", *at, "--json").json()

@@ -304,7 +304,7 @@ def test_a_switch_that_fails_leaves_the_bandit_as_it_was(storage: Storage) -> No
 @pytest.mark.parametrize(
     ("acting", "challenger", "message"),
     [
-        (index_policy(), index_policy(rule=Greedy()), "draws nothing"),
+        (index_policy(), index_policy(rule=Greedy()), "is deterministic"),
         (index_policy(rule=Thompson()), index_policy(), "propensity is unknown"),
         (exploring(), index_policy(rule=Thompson()), "unknown probabilities"),
         (exploring(), index_policy(oracle=TopK(k=3)), "the same oracle"),
