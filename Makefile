@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 export OPENBLAS_NUM_THREADS = 1
+# Neighbouring tests share fixtures, so each worker begins with a stretch of its own.
+WORKERS = -n auto --dist worksteal
 # Tests start hundreds of processes: without bytecode each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -21,10 +23,10 @@ demo: $(VENV)/.core ## watch a car learn its way through a city
 	$(BIN)/superarm demo
 
 test: $(VENV)/.dev ## the default tests, within three minutes on two idle cores
-	$(BIN)/python -m pytest -q -n auto -m "not slow and not thorough" --doctest-modules
+	$(BIN)/python -m pytest -q $(WORKERS) -m "not slow and not thorough" --doctest-modules
 
 slow: $(VENV)/.dev ## the longer proofs, the guide and the notebooks
-	$(BIN)/python -m pytest -q -n auto -m "(slow or thorough) and not full"
+	$(BIN)/python -m pytest -q $(WORKERS) -m "(slow or thorough) and not full"
 
 full: $(VENV)/.dev ## kills and faults of live bandits at full size, many minutes
 	$(BIN)/python -m pytest -q -rP -m full
@@ -32,7 +34,7 @@ full: $(VENV)/.dev ## kills and faults of live bandits at full size, many minute
 # A short form of the tests under the BLAS of other processors: two that this one can run.
 kernels: $(VENV)/.dev ## a short form of the tests with other processors' BLAS
 	set -e; kernels=$$($(BIN)/python .ci/kernels.py); for kernel in $$kernels; do echo "BLAS of $$kernel"; \
-		OPENBLAS_CORETYPE=$$kernel $(BIN)/python -m pytest -q -n auto -m "not slow" $(SHORT); done
+		OPENBLAS_CORETYPE=$$kernel $(BIN)/python -m pytest -q $(WORKERS) -m "not slow" $(SHORT); done
 
 # The same, and figures, with the oldest versions that pyproject.toml allows; Python 3.11 to 3.13.
 # What old packages use of others may be deprecated by now.
@@ -41,7 +43,7 @@ oldest: ## the same with the oldest versions that pyproject.toml allows
 	$(PYTHON) .ci/oldest.py > $(VENV)-oldest/constraints.txt
 	$(VENV)-oldest/bin/python -m pip --disable-pip-version-check install --quiet \
 		--constraint $(VENV)-oldest/constraints.txt --editable '.[test,cluster]'
-	$(VENV)-oldest/bin/python -m pytest -q -n auto -m "not slow" -W ignore::DeprecationWarning \
+	$(VENV)-oldest/bin/python -m pytest -q $(WORKERS) -m "not slow" -W ignore::DeprecationWarning \
 		$(SHORT) tests/lab/test_figures.py tests/live/test_service.py tests/live/test_client.py
 
 # The wheel by itself, without any extra: it must answer, run and draw.

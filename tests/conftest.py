@@ -45,6 +45,7 @@ def regressor(sk: Any) -> Any:
 
 
 def pytest_collection_finish() -> None:
+    gc.freeze()  # thousands of tests that stay: no collection need look at them
     gc.enable()
 
 

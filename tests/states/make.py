@@ -80,7 +80,7 @@ from superarm.oracles import (
     Trip,
     Weights,
 )
-from superarm.policies import Exploring, TreeScorePolicy, wrapped
+from superarm.policies import Exploring, First, ScorePolicy, TreeScorePolicy, wrapped
 from superarm.policies.scores import Stay
 from superarm.posteriors import (
     ChangeDetecting,
@@ -493,6 +493,10 @@ POLICIES: dict[str, PolicyCase] = {
             score=Stay(), metric=MatrixMetric(distances=APART)
         ),
         offer=episodes,
+    ),
+    "first-score": PolicyCase(
+        make=lambda: ScorePolicy(score=First(), oracle=TopK(k=2)),
+        offer=fixed,
     ),
     "exploring": PolicyCase(
         make=lambda: Exploring(
