@@ -94,13 +94,13 @@ def gone(group: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 @pytest.mark.parametrize(
     ("jobs", "kills"),
     [
-        (2, 1),
-        pytest.param(1, 12, marks=pytest.mark.slow),
-        pytest.param(2, 12, marks=pytest.mark.slow),
+        (1, 12),
+        (2, 12),
     ],
 )
 def test_killed_and_resumed(

@@ -265,6 +265,7 @@ def test_state_files_have_a_size_limit(tmp_path, monkeypatch):
         load_state(tmp_path / "large")
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 @pytest.mark.filterwarnings("ignore:Reading")

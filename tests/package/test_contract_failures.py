@@ -259,6 +259,7 @@ def test_contracts_catch_faulty_parts(suite: Callable[[], Any], test: str) -> No
         getattr(suite(), f"test_{test}")()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("salt", range(10))
 def test_an_oracle_that_is_wrong_on_two_percent_of_inputs_is_caught(salt: int) -> None:
     suite = RarelyWrongOracle()

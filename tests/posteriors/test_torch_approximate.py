@@ -164,6 +164,7 @@ def test_approximate_model_requires_a_learning_rule() -> None:
         )
 
 
+@pytest.mark.slow
 def test_an_approximate_model_at_rate_one_is_exact_and_survives_its_state() -> None:
     rows, rewards, _ = data(20)
     likelihood = gaussian()

@@ -145,6 +145,7 @@ def test_bayes_ucb_rejects_invalid_quantiles() -> None:
         BayesUCB(schedule=Fixed(value=1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["joint", "independent"])
 def test_thompson_moments(mode: str) -> None:
     """Five standard errors: sd/√m for a mean, √((1+ρ²)/m)·s_i·s_j for a covariance."""

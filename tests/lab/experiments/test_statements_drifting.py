@@ -169,6 +169,7 @@ def with_totals(
     monkeypatch.setattr(Run, "cumulative", cumulative)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("power", "word"), [(0.5, "holds"), (1.0, "undecided"), (1.8, "does not hold")]
 )
@@ -182,6 +183,7 @@ def test_growth_with_time_is_compared_with_the_order(
     assert all(f"p = {power:g}" in verdict.evidence for verdict in verdicts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("power", "word"), [(0.9, "holds"), (-0.6, "does not hold")])
 def test_growth_with_drift_is_compared_with_the_order(
     power: float, word: str, swept: RecordedRun, monkeypatch: pytest.MonkeyPatch
@@ -465,6 +467,7 @@ def test_recovery_is_regret_after_less_regret_before(tmp_path: Path) -> None:
         assert (verdict.verdict == "holds") == (rises["tv-gp-ucb"] < rises["static"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("quick", "word"), [("tv-gp-ucb", "holds"), ("static", "does not hold")]
 )

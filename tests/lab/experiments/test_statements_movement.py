@@ -117,6 +117,7 @@ def test_one_seed_cannot_decide_a_probability(tmp_path: Path) -> None:
     assert {verdict.verdict for verdict in chances} == {"undecided"}
 
 
+@pytest.mark.slow
 def test_too_narrow_band_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,6 +161,7 @@ def test_failures_are_compared_with_delta(failures: int, word: str) -> None:
     assert text.startswith("x")
 
 
+@pytest.mark.slow
 def test_wind_has_no_statement_about_the_norm(tmp_path: Path) -> None:
     spec = {
         "id": "mine",

@@ -199,6 +199,7 @@ def test_runs_that_cannot_resume_restart_with_a_reason(
     assert why in line
 
 
+@pytest.mark.slow
 def test_fewer_rounds_or_another_run_are_refused(tmp_path: Path) -> None:
     execute(plan(tmp_path / "a", 5))
     before = content(tmp_path / "a")
@@ -355,6 +356,7 @@ def test_warm_started_run_can_be_extended(
     assert resumed_cells["ts"] == {3}
 
 
+@pytest.mark.slow
 def test_different_state_is_a_different_run(tmp_path: Path) -> None:
     execute(plan(tmp_path / "first", 5))
     states = (f"ts={saved_state(tmp_path / 'first')}",)

@@ -81,6 +81,7 @@ def test_greedy_gain_chooses_among_arrivals(epsilon: float) -> None:
     np.testing.assert_allclose(gains, slow, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_gamma_by_all_sequences_lies_between_greedy_and_every_bound(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -495,6 +496,7 @@ def test_the_forms_have_the_rates_that_are_stated(form: Any, algorithm: Any) -> 
     )
 
 
+@pytest.mark.slow
 def test_genie_regret_is_linear_in_epsilon() -> None:
     """Theorem 4.1: the mean of max f_t − f_t(argmax f_{t−1}), on a grid finer than the best arm moves.
 
@@ -801,6 +803,7 @@ def test_the_lower_bound_is_the_best_of_many_curvatures(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.003, 0.03, 0.3])
 def test_the_genie_is_above_the_lower_bound(epsilon: float) -> None:
     """On 801 points of [0, 1], with P(A₄) of the same draws, less four standard errors."""

@@ -691,6 +691,7 @@ def test_the_norm_of_the_residuals(count: int) -> None:
     assert mean <= math.sqrt(count)
 
 
+@pytest.mark.slow
 def test_residuals_are_white_however_arms_are_chosen() -> None:
     """‖L⁻¹(y − μ)‖² has mean N although arms depend on what was seen: they are innovations.
 

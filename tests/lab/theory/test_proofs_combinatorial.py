@@ -206,6 +206,7 @@ def draws() -> list[Draw]:
     return [draw(seed) for seed in range(3000)]
 
 
+@pytest.mark.slow
 def test_equations_7_to_9_on_draws(draws: Sequence[Draw]) -> None:
     """1 − P(F) ≤ E[number of violations] = ΣΣ P(|Z| > √β_t) ≤ δ.
 

@@ -158,6 +158,7 @@ def test_heights_reject_networks_outside_tiles():
         Tile(west=0, south=0, heights=np.zeros((2, 3), dtype=np.int16))
 
 
+@pytest.mark.slow
 def test_luxembourg_was_made_of_these_tiles():
     for folder in search_path():
         net, tiles = folder / "lust" / "lust3d.net.xml.xz", folder / "elevation"

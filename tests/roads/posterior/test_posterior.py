@@ -916,6 +916,7 @@ def test_a_fit_finds_the_scales_that_trips_were_drawn_with() -> None:
     assert gp.noise_std == gp.fitted.noise
 
 
+@pytest.mark.slow
 def test_fit_recovers_the_error_of_expected_motion() -> None:
     """To a factor of 1.5: of 300 borders, which dominate their rewards, a variance is known to
     √(2/300) = 8 %, a standard deviation to 4 %."""

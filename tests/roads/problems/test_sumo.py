@@ -204,6 +204,7 @@ def test_drives_are_cached_in_a_file(network, tmp_path):
     assert value == build(network).best(one.offer(1)).value
 
 
+@pytest.mark.slow
 def test_an_openstreetmap_extract_is_driven_on(tmp_path, monkeypatch, write_map):
     """It is converted once, cached for the user, and equals the network read directly."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -84,6 +84,7 @@ def test_cache_key_includes_every_relevant_setting(network, cache, tmp_path):
     assert rows(cache) == len(ways)  # a departure is identified by its time
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", [b"", b"nonsense", None, 7, "text"], ids=str)
 def test_damaged_cache_entries_are_driven_again(network, cache, harm, unmoved):
     with Driver(network, cache=cache) as driver:
@@ -217,6 +218,7 @@ def test_other_elements_are_not_changed(build_network, tmp_path):
         assert plain_text(file) == text.replace(b'type="actuated"', b'type="static"')
 
 
+@pytest.mark.slow
 def test_traffic_crosses_rails(crossing):
     """libsumo ends by signal 11 when it loads a state of this network as it is."""
     busy = Traffic(vehicles_per_hour=600.0, warm_up=120.0, moments=2, spacing=30.0)

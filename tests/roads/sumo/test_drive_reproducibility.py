@@ -118,6 +118,7 @@ def test_other_cars_depend_only_on_the_seed():
     assert abs(one[399].time - 400.0) < 5.0 * 20.0
 
 
+@pytest.mark.slow
 def test_a_trip_leaves_no_trace(network, busy):
     """The simulation that is loaded here never moves; trips take place in copies of it."""
     with Driver(network, traffic=busy) as driver:
@@ -143,6 +144,7 @@ def test_reloading_matches_copying(network, busy, with_traffic):
         assert_same_drive(one, other)
 
 
+@pytest.mark.slow
 def test_another_process_drives_the_same(network):
     code = (
         "import sys; from superarm.roads.sumo import Driver; "

@@ -276,6 +276,7 @@ VEHICLES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signals", [False, True])
 def test_energies_are_those_that_sumo_states(build_network, tmp_path, signals):
     """One drive, many vehicles, up a hill and around corners, against one simulation for each.
@@ -660,6 +661,7 @@ def test_bad_traffic(bad):
         Traffic(**({"vehicles_per_hour": 10.0} | bad))
 
 
+@pytest.mark.slow
 def test_packed_networks(network, tmp_path):
     text = network.read_bytes()
     (tmp_path / "small.net.xml.gz").write_bytes(gzip.compress(text))
