@@ -80,8 +80,8 @@ from superarm.oracles import (
     Trip,
     Weights,
 )
-from superarm.policies import Exploring, ScorePolicy, TreeScorePolicy, wrapped
-from superarm.policies.scores import First, Stay
+from superarm.policies import Exploring, TreeScorePolicy, wrapped
+from superarm.policies.scores import Stay
 from superarm.posteriors import (
     ChangeDetecting,
     DriftingGP,
@@ -493,10 +493,6 @@ POLICIES: dict[str, PolicyCase] = {
             score=Stay(), metric=MatrixMetric(distances=APART)
         ),
         offer=episodes,
-    ),
-    "first": PolicyCase(
-        make=lambda: ScorePolicy(score=First(), oracle=TopK(k=2)),
-        offer=fixed,
     ),
     "exploring": PolicyCase(
         make=lambda: Exploring(
