@@ -67,8 +67,8 @@ class DecisionModel:
             return Status.ABANDONED
         if not self.unseen:
             return Status.REWARDED
-        is_whole = self.unseen == set(self.chosen)
-        return Status.PENDING if is_whole else Status.PARTIAL
+        is_unseen = self.unseen == set(self.chosen)
+        return Status.PENDING if is_unseen else Status.PARTIAL
 
     @property
     def is_open(self) -> bool:
