@@ -2,7 +2,7 @@
 
 Trips between edges drawn at random, each by the fastest route (travel times and ``turn_seconds``), are
 driven in SUMO on empty roads, where signals run the programs of the network. A row says of what is
-told of a route, over what was driven: the ratio of sums, and the 5 %, 50 % and 95 % quantiles of the
+forecast for a route, over what was driven: the ratio of sums, and the 5 %, 50 % and 95 % quantiles of the
 routes' errors, in percent, and the share of routes within 2 %.
 
 - *edges alone*: what edges add up to, without turns;
@@ -67,12 +67,14 @@ def measured(
         )
 
 
-def row(name: str, told: Floats, driven: Floats) -> str:
-    errors = 100.0 * (told / driven - 1.0)
+def row(name: str, forecast: Floats, driven: Floats) -> str:
+    errors = 100.0 * (forecast / driven - 1.0)
     low, middle, high = np.quantile(errors, [0.05, 0.5, 0.95])
     near = 100.0 * np.mean(np.abs(errors) <= 2.0)
     shown = f"{low:+.2f} | {middle:+.2f} | {high:+.2f} | {near:.0f}"
-    return f"| {name} | {len(told)} | {told.sum() / driven.sum():.4f} | {shown} |"
+    return (
+        f"| {name} | {len(forecast)} | {forecast.sum() / driven.sum():.4f} | {shown} |"
+    )
 
 
 def main() -> None:
@@ -89,7 +91,7 @@ def main() -> None:
         with Driver(path) as driver:
             found = np.array(list(measured(graph, driver, options.trips, options.seed)))
         table = dict(zip(COLUMNS, found.T, strict=True))
-        print("| told | routes | ratio | 5 % | 50 % | 95 % | within 2 %, % |")
+        print("| forecast | routes | ratio | 5 % | 50 % | 95 % | within 2 %, % |")
         print("|---|---|---|---|---|---|---|")
         for name in ("edges_m", "turns_m"):
             print(row(name, table[name], table["driven_m"]))

@@ -6,7 +6,7 @@ interrupted goes on. ``python -m bench.fleet FOLDER`` alone prints the tables of
 - *energy*: Wh a trip from the 21st on, above that of the informed prior, driven on the same day; and
   of the first 20. *best driven*: of all routes that anybody drove between two places, the one that
   needed least on those days, over all of them.
-- *coverage*: share of edges and trips inside the intervals of ``LEVELS`` that were told beforehand.
+- *coverage*: share of edges and trips inside the intervals of ``LEVELS``, forecast beforehand.
 
 With ``--ways`` the cautious learner learns in four ways: twenty vehicles together, each alone, together
 from the energies of whole trips, and together with feedback an hour late. *Error*: root mean square of
@@ -82,17 +82,17 @@ def one_seed(problem: Fleet, names: list[str], rounds: int) -> dict[str, Any]:
 
 WAYS: Mapping[str, Mapping[str, Any]] = {
     "together": {},
-    "alone": {"alone": True},
+    "alone": {"separate": True},
     "trip totals": {"seen": "trips"},
     "an hour late": {"late": 3600.0},
 }
 
 
-def one_way(options: Mapping[str, Any], alone: bool, rounds: int) -> dict[str, Any]:
+def one_way(options: Mapping[str, Any], separate: bool, rounds: int) -> dict[str, Any]:
     """A cautious learner's rounds, and how far its forecasts were off."""
     problem = Fleet(horizon=rounds, **options)
     policy = build("policy", LEARNERS["cautious"], model=problem.model)
-    if alone:
+    if separate:
         policy = wrapped(policy, {"name": "separate", "column": int(Column.VEHICLE)})
     errors: list[float] = []
     count: dict[int, int] = {}
@@ -110,8 +110,14 @@ def one_way(options: Mapping[str, Any], alone: bool, rounds: int) -> dict[str, A
         problem, {"one": policy}, rounds=rounds, seed=problem.seed, watch=watch
     )["one"]
     assert trace.audit is not None
-    told = {"above": trace.series["regret"].tolist(), "errors": errors, "early": early}
-    return told | {each: trace.audit[each].tolist() for each in ("within", "score")}
+    measurements = {
+        "above": trace.series["regret"].tolist(),
+        "errors": errors,
+        "early": early,
+    }
+    return measurements | {
+        key: trace.audit[key].tolist() for key in ("within", "score")
+    }
 
 
 def print_ways(folder: Path) -> None:
@@ -203,9 +209,9 @@ def print_tables(folder: Path) -> None:
                 if len(after) > 1
                 else float("nan")
             )
-            told = "" if energy is None else f"{energy:.0f}"
+            energy_text = "" if energy is None else f"{energy:.0f}"
             print(
-                f"| {name} | {policy} | {told} | {first.mean():+.1f} | {after.mean():+.1f} | "
+                f"| {name} | {policy} | {energy_text} | {first.mean():+.1f} | {after.mean():+.1f} | "
                 f"± {half:.1f} | {len(seeds)} |"
             )
     heads = (
@@ -227,8 +233,8 @@ def print_tables(folder: Path) -> None:
             scores = scores[np.isfinite(scores)]
             trips = [(scores <= each).mean() for each in QUANTILES]
             edges = ", ".join(f"{100 * each:.1f}" for each in within)
-            whole = ", ".join(f"{100 * each:.1f}" for each in trips)
-            print(f"| {name} | {policy} | {edges} | {whole} | {len(scores)} |")
+            trip_shares = ", ".join(f"{100 * share:.1f}" for share in trips)
+            print(f"| {name} | {policy} | {edges} | {trip_shares} | {len(scores)} |")
 
 
 def main() -> None:
@@ -243,7 +249,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--ways", action="store_true")
     parser.add_argument(
-        "--uninformed", action="store_true", help="nobody is told the vehicles"
+        "--uninformed",
+        action="store_true",
+        help="forecasts without vehicle descriptions",
     )
     parser.add_argument("--policies", default="cautious,greedy,informed,prior,fastest")
     asked = parser.parse_args()
@@ -268,8 +276,8 @@ def main() -> None:
                 if asked.ways:
                     found = {
                         way: one_way(
-                            {**options, **_without_alone(more)},
-                            "alone" in more,
+                            {**options, **_without_separate(more)},
+                            "separate" in more,
                             asked.rounds,
                         )
                         for way, more in WAYS.items()
@@ -282,8 +290,8 @@ def main() -> None:
     (print_ways if asked.ways else print_tables)(asked.folder)
 
 
-def _without_alone(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key != "alone"}
+def _without_separate(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key != "separate"}
 
 
 if __name__ == "__main__":

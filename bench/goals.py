@@ -123,12 +123,12 @@ COLUMNS = ("told_m", "told_s", "told_wh", "driven_m", "driven_s", "driven_wh")
 
 
 def driven(
-    router: Router, driver: Driver, answers: list[RouteAnswer], whole: bool
+    router: Router, driver: Driver, answers: list[RouteAnswer], full_edges: bool
 ) -> Iterator[Floats]:
     """One row of ``COLUMNS`` for each route that arrived."""
     vehicle = router.source.vehicle
     for found in answers:
-        answer = router.route(found.ids()[0], found.ids()[-1]) if whole else found
+        answer = router.route(found.ids()[0], found.ids()[-1]) if full_edges else found
         best = answer.best
         drive = driver.drive(answer.ids(), between=answer.positions)
         if not drive.arrived:
@@ -138,8 +138,8 @@ def driven(
             continue
         energy = drive.energies(vehicle, best.rises) - drive.stored(vehicle)
         seconds = drive_time(router.graph, best.edges, driver.step, shares=best.shares)
-        told = (best.length, seconds, best.energy)
-        yield np.array([*told, drive.metres, drive.duration, energy.sum()])
+        forecast = (best.length, seconds, best.energy)
+        yield np.array([*forecast, drive.metres, drive.duration, energy.sum()])
 
 
 def main() -> None:
@@ -176,9 +176,9 @@ def main() -> None:
             continue
         print(_HEADS)
         with Driver(path) as driver:
-            for name, whole in (("parts", False), ("whole", True)):
+            for name, full_edges in (("parts", False), ("whole", True)):
                 rows = np.array(
-                    list(driven(router, driver, answers[: options.drives], whole))
+                    list(driven(router, driver, answers[: options.drives], full_edges))
                 )
                 table = dict(zip(COLUMNS, rows.T, strict=True))
                 for unit in ("m", "s", "wh"):

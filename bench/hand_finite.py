@@ -90,7 +90,7 @@ def rows(quick: bool) -> list[Row]:
             )
             spread = np.random.default_rng(1).integers(100, size=1 << 12).tolist()
             for way, chosen in (("settled", [3, 17, 40, 41, 77]), ("any arm", spread)):
-                found = _learn_alone(gp, peer, chosen, turns)
+                found = _compare_learning(gp, peer, chosen, turns)
                 case = f"100 arms, {name}, learn, {way}, {backend}"
                 made.append(row(case, found["ours"], peer.name, found["theirs"], None))
         if missing("numba") is None:
@@ -98,7 +98,7 @@ def rows(quick: bool) -> list[Row]:
     return made
 
 
-def _learn_alone(
+def _compare_learning(
     gp: FiniteGP, peer: RankOne, chosen: list[int], turns: int
 ) -> dict[str, Spent]:
     def learn(observe: Callable[[int], object]) -> Callable[[], None]:

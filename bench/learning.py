@@ -45,7 +45,7 @@ OF_VEHICLES = (
 )
 
 
-def logged(fleet: Fleet, step: int, *, whole: bool = False) -> LoggedTrip:
+def logged(fleet: Fleet, step: int, *, total_only: bool = False) -> LoggedTrip:
     offer = fleet.offer(step)
     route = fleet.informed_route(offer)
     energies = fleet.energies(step, route)
@@ -53,7 +53,7 @@ def logged(fleet: Fleet, step: int, *, whole: bool = False) -> LoggedTrip:
     each = tuple(
         TripSection((name,), energy) for name, energy in zip(ids, energies, strict=True)
     )
-    sections = (TripSection(tuple(ids), sum(energies)),) if whole else each
+    sections = (TripSection(tuple(ids), sum(energies)),) if total_only else each
     return LoggedTrip(
         name=str(step), vehicle=str(fleet.journey(step).vehicle), sections=sections
     )
@@ -75,7 +75,9 @@ def row(edges: int, trips: int) -> list[str]:
     gp.fit()
     fit = perf_counter() - begin
     single = [logged(fleet, trips + at + 1) for at in range(more)]
-    totals = [logged(fleet, trips + more + at + 1, whole=True) for at in range(more)]
+    totals = [
+        logged(fleet, trips + more + at + 1, total_only=True) for at in range(more)
+    ]
     by_edge = timed(lambda at: learn_trips(graph, [single[at]], policy=policy), more)
     by_trip = timed(lambda at: learn_trips(graph, [totals[at]], policy=policy), more)
     with TemporaryDirectory() as folder:

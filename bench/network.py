@@ -324,21 +324,22 @@ def measure_reading() -> tuple[dict[str, Any], list[Target]]:
 def measure_setup(sizes: tuple[int, ...]) -> tuple[dict[str, Any], dict[str, float]]:
     """The factor and the whole diagonal, and one column, by size."""
     facts: dict[str, Any] = {}
-    counts, whole = [], []
+    counts = []
+    setups = []  # seconds
     for edges in sizes:
         graph = generate_city(edges=edges, seed=0).line_graph()
         nodes = np.arange(len(graph), dtype=np.float64)[:, None]
         started = time.perf_counter()
         kernel = GraphMatern(graph)
         kernel.diag(nodes)
-        whole.append(_since(started))
+        setups.append(_since(started))
         counts.append(float(len(graph)))
         column = min(seconds(partial(kernel, nodes[:1], nodes)) for _ in range(3))
         facts[f"GraphMatern of {len(graph)} edges: set-up s, a column ms"] = [
-            whole[-1],
+            setups[-1],
             round(1e3 * column, 2),
         ]
-    return facts, {"GraphMatern set-up": exponent(counts, whole)}
+    return facts, {"GraphMatern set-up": exponent(counts, setups)}
 
 
 def _since(started: float) -> float:

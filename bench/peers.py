@@ -57,7 +57,7 @@ class Contender(Protocol):
 
 
 class Problem(NamedTuple):
-    """What all contenders are told."""
+    """What all contenders receive."""
 
     lengthscale: float
     noise_variance: float

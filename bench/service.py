@@ -301,8 +301,8 @@ def _network(bench: _Bench) -> None:
                 times.append(timed(lambda: answers.append(http.post(path, body))))  # noqa: B023
                 answer = answers[0]
                 rewards = dict.fromkeys(map(str, answer["arms"]), 10.0)
-                told = f"/v1/decisions/{answer['id']}/observations?bandit=routes"
-                http.post(told, {"rewards": rewards})
+                path = f"/v1/decisions/{answer['id']}/observations?bandit=routes"
+                http.post(path, {"rewards": rewards})
             return times
 
         with ThreadPoolExecutor(NETWORK_CLIENTS) as threads:
@@ -351,7 +351,7 @@ def _restart(bench: _Bench) -> None:
 def _memory(bench: _Bench) -> None:
     """Memory over many tells on a finite set of arms, after a tenth of them and at the end."""
     tells = 2_000 if bench.quick else 1_000_000
-    together = 20  # arms of a decision, each told on its own
+    together = 20  # arms of a decision, each reported separately
     arms = np.random.default_rng(4).random((100, 2))
     url = f"sqlite:///{bench.folder / 'memory.db'}"
     with Storage(url) as storage:

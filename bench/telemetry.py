@@ -58,7 +58,7 @@ class Metered(NamedTuple):
     """A trip, and what was metered on it."""
 
     route: Ints  # (k,)
-    told: Vehicle  # as the fleet knows it
+    described: Vehicle  # as the fleet describes it
     name: str
     raw: Floats  # Wh of each edge by the battery, (k,)
     net: Floats  # less what is stored in motion, (k,)
@@ -84,8 +84,8 @@ def metered(fleet: Fleet, step: int, *, rest: bool) -> Metered | None:
         raw[0] += paid
         raw[-1] -= end
         net[0] += paid - begin
-    told = fleet._described(journey.vehicle)
-    return Metered(route, told, f"van-{journey.vehicle}", raw, net)
+    described = fleet._described(journey.vehicle)
+    return Metered(route, described, f"van-{journey.vehicle}", raw, net)
 
 
 def logged(graph: LineGraph, trip: Metered, step: int, way: str) -> LoggedTrip:
@@ -106,7 +106,7 @@ def forecast(
     gp: RoadGP, graph: LineGraph, trip: Metered, known: Floats
 ) -> dict[str, Any]:
     """Of a whole trip: how far off it is, and whether it lies inside each interval."""
-    keys = road_rows(graph, trip.told, vehicle_number(trip.name), trip.route)
+    keys = road_rows(graph, trip.described, vehicle_number(trip.name), trip.route)
     of_trips = gp.widths()[1]
     mean, std = gp.total(keys)
     error = float((trip.net - known).sum()) - mean
@@ -130,8 +130,8 @@ def one_seed(fleet: Fleet, rounds: int, *, rest: bool) -> dict[str, Any]:
         if trip is None:
             continue
         trips += 1
-        turns = trip.told.turn_energy(graph, graph.turn_numbers(trip.route))
-        known = trip.told.potential(graph.rise[trip.route])
+        turns = trip.described.turn_energy(graph, graph.turn_numbers(trip.route))
+        known = trip.described.potential(graph.rise[trip.route])
         known[:-1] += turns
         for way in WAYS:
             gp = policies[way].posterior
@@ -143,7 +143,7 @@ def one_seed(fleet: Fleet, rounds: int, *, rest: bool) -> dict[str, Any]:
                     graph,
                     [logged(graph, trip, step, way)],
                     policy=policies[way],
-                    vehicles={trip.name: trip.told} if fleet.informed else None,
+                    vehicles={trip.name: trip.described} if fleet.informed else None,
                     energy=energy,
                     accept_unlikely=True,  # which counts as a doubt
                 )
@@ -170,7 +170,7 @@ def print_tables(folder: Path) -> None:
         cities.setdefault(path.stem.rsplit("-", 1)[0], []).append(
             json.loads(path.read_text())
         )
-    heads = ("raw edges − raw totals", "seeds", "trips", "told raw from net")
+    heads = ("raw edges − raw totals", "seeds", "trips", "raw recognised")
     print(f"| error, Wh | {' | '.join((*WAYS, *heads))} |")
     print(f"|{'---|' * (1 + len(WAYS) + len(heads))}")
     for city, seeds in cities.items():

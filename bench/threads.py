@@ -25,7 +25,9 @@ from .measure import Results, Row, at_least, at_most, row
 ROUNDS = 100
 SECONDS = 2.0
 """How long a process plays, and at least twice."""
-OURS, ONE, ALONE = "as it is", "OPENBLAS_NUM_THREADS=1", "BLAS threads left alone"
+OURS = "as it is"
+ONE = "OPENBLAS_NUM_THREADS=1"
+UNLIMITED = "BLAS threads left alone"
 FREE, BUSY = "README loop", "README loop, every core busy"
 
 _PROGRAM = """
@@ -91,7 +93,7 @@ def _play(contender: str, rounds: int, least: float) -> dict[str, Any]:
     }
     if contender == ONE:
         environment["OPENBLAS_NUM_THREADS"] = "1"
-    arguments = [str(rounds), str(least), "alone" if contender == ALONE else "held"]
+    arguments = [str(rounds), str(least), "alone" if contender == UNLIMITED else "held"]
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM, *arguments],
         env=environment,
@@ -120,7 +122,7 @@ def _busy_cores(count: int) -> Iterator[None]:
 
 
 def _lock(rounds: int, least: float, repeats: int) -> dict[str, _Played]:
-    found: dict[str, list[dict[str, Any]]] = {OURS: [], ONE: [], ALONE: []}
+    found: dict[str, list[dict[str, Any]]] = {OURS: [], ONE: [], UNLIMITED: []}
     for _ in range(repeats):
         for contender, played in found.items():
             played.append(_play(contender, rounds, least))
@@ -146,7 +148,7 @@ def _rows(case: str, found: dict[str, _Played]) -> list[Row]:
             found[peer].seconds,
             float(np.abs(ours.moments - found[peer].moments).max()),
         )
-        for peer in (ONE, ALONE)
+        for peer in (ONE, UNLIMITED)
     ]
 
 
@@ -157,7 +159,7 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
     with _busy_cores(os.cpu_count() or 1):
         busy = _lock(rounds, least, repeats)
     rows = _rows(FREE, free) + _rows(BUSY, busy)
-    with_one, alone = rows[2:]
+    with_one, unlimited = rows[2:]
     pinned, held = free[ONE].call, free[OURS].call
     return Results(
         suite="threads",
@@ -174,7 +176,7 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
         facts={"BLAS threads where nobody has set them": free[OURS].threads},
         targets=[
             at_most(f"{BUSY}: ours over {ONE}", 1.0 / with_one.ratio, 1.5),
-            at_least(f"{BUSY}: {ALONE} over ours", alone.ratio, 5.0),
+            at_least(f"{BUSY}: {UNLIMITED} over ours", unlimited.ratio, 5.0),
             at_most(
                 "holding threads where there is one anyway, seconds a call",
                 pinned,

@@ -65,14 +65,14 @@ def drive(network: str, trips: int, seed: int, *, edges: int = 1500) -> City:
             )
             trip = LoggedTrip(name=str(step), vehicle=who, sections=sections)
             found[reading].setdefault(who, []).append(trip)
-        whole = (TripSection(tuple(ids), float(raw.sum())),)
+        trip_total = (TripSection(tuple(ids), float(raw.sum())),)
         found["total"].setdefault(who, []).append(
-            LoggedTrip(name=str(step), vehicle=who, sections=whole)
+            LoggedTrip(name=str(step), vehicle=who, sections=trip_total)
         )
     posterior = fleet_policy(graph).posterior
     assert isinstance(posterior, RoadGP)
-    told = {f"van-{number}": vehicle for number, vehicle in enumerate(fleet.fleet)}
-    return City(network, graph, posterior, told, found)
+    vehicles = {f"van-{number}": vehicle for number, vehicle in enumerate(fleet.fleet)}
+    return City(network, graph, posterior, vehicles, found)
 
 
 def _into_motion(fleet: Fleet, step: int, route: tuple[int, ...], rng: Rng) -> Any:
@@ -275,8 +275,8 @@ def draw(city: City, reading: str, vehicles: int, trips: int, rng: Rng) -> Log:
 
 
 def table(city: City, reading: str, described: bool, logs: int) -> None:
-    told = "described" if described else "not described"
-    print(f"\n**{city.name}**, {reading}, vehicles {told}\n")
+    description = "described" if described else "not described"
+    print(f"\n**{city.name}**, {reading}, vehicles {description}\n")
     print(f"| log | {' | '.join(SIZES)} |\n|---|{'---|' * len(SIZES)}", flush=True)
     for name, way in WAYS.items():
         if reading == "total" and name in OF_EDGES:

@@ -102,10 +102,10 @@ def test_ask_tell_and_explain(cli: Command, place: str) -> None:
     assert decision["propensity"] == 1.0
     assert decision["guarantee"] == {"alpha": 1.0, "probability": 1.0}
     first, second = decision["arms"]
-    told = ("tell", "menu", "d1", f"{first}=0.9", f"{second}=-1e-1", *at)
-    assert cli(*told, "--json").json() == {"new": True}
-    assert cli(*told, "--json").json() == {"new": False}
-    assert cli(*told).out == "Recorded before; nothing changed.\n"
+    tell = ("tell", "menu", "d1", f"{first}=0.9", f"{second}=-1e-1", *at)
+    assert cli(*tell, "--json").json() == {"new": True}
+    assert cli(*tell, "--json").json() == {"new": False}
+    assert cli(*tell).out == "Recorded before; nothing changed.\n"
     details = cli("bandits", "show", "menu", *at, "--json").json()
     assert (details["name"], details["events"], details["pending"]) == ("menu", 3, 0)
     assert details["spec"]["policy"] == to_json(spec_of(POLICY))

@@ -202,7 +202,6 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
             ("TINY", "--policies", "igp-ucb"),
             "policy 'igp-ucb': this policy needs norm_bound",
         ),
-        (("TINY", "--set", "sid=3"), "did you mean 'side'"),
         (("TINY", "--set", "sid=3"), "did you mean 'side'? they take hills, k"),
         (("TINY", "--set", "side"), "write key=value"),
         (("TINY", "--set", "side=x"), "side must be a whole number, got 'x'"),

@@ -135,7 +135,7 @@ def test_array_round_trip():
 
 
 HUGE = (1 << 20,)
-WHOLE = npy((2,), bytes(16))
+ARRAY_FILE = npy((2,), bytes(16))
 BAD = {
     "more than the limit": (
         [("a.npy", npy(HUGE, bytes(8 << 20)))],
@@ -157,8 +157,12 @@ BAD = {
         zipfile.ZIP_STORED,
         "impossible",
     ),
-    "a stranger": ([("a.npy", WHOLE), ("b.txt", b"x")], zipfile.ZIP_STORED, "b.txt"),
-    "another packer": ([("a.npy", WHOLE)], zipfile.ZIP_LZMA, "never writes"),
+    "a stranger": (
+        [("a.npy", ARRAY_FILE), ("b.txt", b"x")],
+        zipfile.ZIP_STORED,
+        "b.txt",
+    ),
+    "another packer": ([("a.npy", ARRAY_FILE)], zipfile.ZIP_LZMA, "never writes"),
 }
 
 
@@ -190,14 +194,14 @@ def test_wrong_sizes_in_a_zip_directory_are_rejected(monkeypatch):
 
 def test_a_name_comes_once():
     with pytest.warns(UserWarning, match="Duplicate"):
-        buffer = npz([("a.npy", WHOLE), ("a.npy", WHOLE)])
+        buffer = npz([("a.npy", ARRAY_FILE), ("a.npy", ARRAY_FILE)])
     with pytest.raises(InputError, match="twice"):
         read_npz(buffer, most=1 << 20)
 
 
 def test_arrays_that_share_their_bytes_are_refused():
     """Many names for one member: each is as large as the file."""
-    buffer = npz([("a.npy", npy((1000,), bytes(8000))), ("b.npy", WHOLE)])
+    buffer = npz([("a.npy", npy((1000,), bytes(8000))), ("b.npy", ARRAY_FILE)])
     with zipfile.ZipFile(buffer, "a") as archive:
         first, second = archive.infolist()
         second.header_offset, second.CRC = first.header_offset, first.CRC
@@ -223,7 +227,7 @@ def test_a_state_is_never_compressed(tmp_path):
         load_state(tmp_path / "bomb.npz")
     for stranger in ("other.npy", "array.npy"):
         with pytest.raises(StateError, match="which nothing in it refers to"):
-            state_from_bytes(npz([*members, (stranger, WHOLE)]).getvalue())
+            state_from_bytes(npz([*members, (stranger, ARRAY_FILE)]).getvalue())
 
 
 def test_equal_bytes_are_shared_only_by_identical_arrays():

@@ -29,7 +29,7 @@ def small(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return root @ root.T, rng.standard_normal((2, 5, 4))
 
 
-def by_whole_matrices(
+def by_full_matrices(
     K: np.ndarray, block: np.ndarray, epsilon: float, noise: float
 ) -> np.ndarray:
     """Eq. 24 of one block, and its derivative, eq. 25."""
@@ -51,7 +51,7 @@ def by_whole_matrices(
 @pytest.mark.parametrize("epsilon", [0.01, 0.2, 0.9])
 def test_equations_24_and_25(epsilon: float) -> None:
     K, Y = small()
-    value, slope = sum(by_whole_matrices(K, block, epsilon, 0.3) for block in Y)
+    value, slope = sum(by_full_matrices(K, block, epsilon, 0.3) for block in Y)
 
     def fast(rate: float) -> float:
         return drift_log_likelihood(K, Y, epsilon=rate, noise_variance=0.3, times=TIMES)
@@ -64,7 +64,7 @@ def test_equations_24_and_25(epsilon: float) -> None:
     one = drift_log_likelihood(
         K, Y[0], epsilon=epsilon, noise_variance=0.3, times=TIMES
     )
-    assert one == pytest.approx(by_whole_matrices(K, Y[0], epsilon, 0.3)[0], rel=1e-12)
+    assert one == pytest.approx(by_full_matrices(K, Y[0], epsilon, 0.3)[0], rel=1e-12)
 
 
 def test_the_same_as_a_kernel_over_arms_and_time() -> None:

@@ -172,12 +172,12 @@ def test_damaged_speeds(folder: Path, text: str, message: str) -> None:
     assert str(path) in str(caught.value)
 
 
-WHOLE = lzma.compress(b"userId,latitude,longitude\n" + b"1,35,139\n" * 1000)
+COMPRESSED = lzma.compress(b"userId,latitude,longitude\n" + b"1,35,139\n" * 1000)
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"not xz", WHOLE[:-30], lzma.compress(b"\xff")],
+    [b"not xz", COMPRESSED[:-30], lzma.compress(b"\xff")],
     ids=["no xz", "cut short", "no utf-8"],
 )
 def test_files_that_cannot_be_unpacked(folder: Path, content: bytes) -> None:

@@ -137,7 +137,7 @@ def test_other_rewards_under_the_same_id_are_a_conflict(
         bandit.tell(answer, {arm: 2.0}, observation_id=observation_id)
 
 
-def test_an_arm_is_told_once_under_whatever_id(bandit: Bandit) -> None:
+def test_an_arm_is_rewarded_once_under_whatever_id(bandit: Bandit) -> None:
     answer = bandit.ask(MENU)
     arm = answer.arms[0]
     bandit.tell(answer, {arm: 1.0}, observation_id="a")
@@ -240,7 +240,7 @@ def test_named_arms_are_referred_to_by_id(bandit: Bandit) -> None:
     bandit.storage.close()
 
 
-def test_a_new_spec_learns_everything_that_was_told(bandit: Bandit) -> None:
+def test_a_new_spec_learns_all_rewards(bandit: Bandit) -> None:
     answers = [bandit.ask(MENU) for _ in range(3)]
     bandit.tell(answers[0], dict.fromkeys(answers[0].arms, 0.4))
     bandit.tell(answers[2], {answers[2].arms[0]: 0.8})
@@ -262,7 +262,7 @@ def test_a_new_spec_learns_everything_that_was_told(bandit: Bandit) -> None:
     again.storage.close()
 
 
-def test_refit_raises_the_likelihood_of_what_was_told(bandit: Bandit) -> None:
+def test_refit_raises_the_likelihood_of_the_rewards(bandit: Bandit) -> None:
     with pytest.raises(InputError, match="no rewards are recorded yet"):
         bandit.refit()
     rng = np.random.default_rng(3)

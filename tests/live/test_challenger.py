@@ -250,8 +250,8 @@ def test_switching_is_one_event_and_ends_the_challenger(storage: Storage) -> Non
         ids = lesson.offer.arms.ids
         positions = lesson.feedback.positions.tolist()
         rewards = lesson.feedback.rewards.tolist()
-        told = {ids[p]: r for p, r in zip(positions, rewards, strict=True)}
-        twin.observe(MENU, told)
+        by_id = {ids[p]: r for p, r in zip(positions, rewards, strict=True)}
+        twin.observe(MENU, by_id)
     np.testing.assert_allclose(
         bandit.predict(MENU).mean, twin.predict(MENU).mean, rtol=1e-9
     )

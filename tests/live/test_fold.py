@@ -196,7 +196,7 @@ def test_events_are_folded_without_gaps(storage: Storage) -> None:
     assert fold.seq == 2
 
 
-def test_an_arm_is_told_once_also_while_its_reward_waits(storage: Storage) -> None:
+def test_an_arm_is_rewarded_once_also_while_its_reward_waits(storage: Storage) -> None:
     bandit = create_bandit("menu", spec=ordered_policy(), storage=storage)
     first = bandit.ask(MENU)
     second = bandit.ask(MENU)

@@ -130,8 +130,8 @@ def test_the_pages_curl(address: str, namespace: dict[str, Any]) -> None:
             check=True,
         )
         answers.append(json.loads(finished.stdout))
-    decision, told = answers
+    decision, report = answers
     assert decision["id"] == "friday"
-    assert told == {"new": True}
+    assert report == {"new": True}
     storage: Storage = namespace["bandit"].storage
     assert load_bandit("menu", storage=storage).decision("friday").awaiting == ["tea"]

@@ -44,7 +44,7 @@ def routes(decision: dict[str, Any]) -> list[Route]:
     """Every route that takes a body, with a valid one."""
     rewards = {decision["arms"][0]: 1.0}
     noise = {decision["arms"][0]: 0.1}
-    told = {"rewards": rewards, "noise_variance": noise}
+    feedback = {"rewards": rewards, "noise_variance": noise}
     history = {"arms": MENU, "rewards": {"tea": 0.5}, "time": 1.0}
     spec = {"policy": SPEC, "seed": 1, "max_age": 1000.0}
     menu = "/v1/bandits/menu"
@@ -59,10 +59,12 @@ def routes(decision: dict[str, Any]) -> list[Route]:
         Route("POST", f"{menu}/decisions", {"arms": TABLE}),
         Route("POST", f"{menu}/predict", {"arms": MENU, "time": 2.0}),
         Route("POST", f"{menu}/observations", history),
-        Route("POST", f"{decided}/observations", told),
+        Route("POST", f"{decided}/observations", feedback),
         Route("POST", f"{decided}/abandon", {}),
         Route(
-            "POST", f"{menu}/observations/batch", {"decision": decision["id"], **told}
+            "POST",
+            f"{menu}/observations/batch",
+            {"decision": decision["id"], **feedback},
         ),
         Route("POST", "/v1/tokens", {"name": "ops", "scopes": ["read"]}),
     ]

@@ -186,13 +186,13 @@ def test_the_bound_is_where_the_mixture_reaches_its_threshold() -> None:
 
 def test_centres_depend_only_on_earlier_terms() -> None:
     x = np.random.default_rng(6).exponential(size=30)
-    whole = _centres(x)
+    centres = _centres(x)
     for n in (1, 7, 29):
-        np.testing.assert_array_equal(_centres(x[:n]), whole[:n])
+        np.testing.assert_array_equal(_centres(x[:n]), centres[:n])
     changed = x.copy()
     changed[10] += 5.0
-    np.testing.assert_array_equal(_centres(changed)[:11], whole[:11])
-    assert ((whole >= 0.0) & (whole <= 1.0)).all()
+    np.testing.assert_array_equal(_centres(changed)[:11], centres[:11])
+    assert ((centres >= 0.0) & (centres <= 1.0)).all()
 
 
 def test_the_robust_bound_is_the_best_of_all_cuts() -> None:

@@ -179,13 +179,13 @@ def test_a_deferred_decision_awaits_rewards_once_it_is_activated(
     assert detail(http.post("/v1/decisions/none/activate"), 404)
 
 
-def test_numbered_arms_are_told_by_number(http: httpx.Client) -> None:
+def test_rewards_of_numbered_arms_are_reported_by_number(http: httpx.Client) -> None:
     """Keys of JSON are text: "1" is the arm 1."""
     decision = ask(http, arms=[[0.1, 0.2], [0.8, 0.9], [0.4, 0.4]])
     assert all(isinstance(arm, int) for arm in decision["arms"])
     arm = decision["arms"][0]
-    told = tell(http, decision["id"], {"rewards": {str(arm): 0.5}})
-    assert told.status_code == 201
+    response = tell(http, decision["id"], {"rewards": {str(arm): 0.5}})
+    assert response.status_code == 201
     body = {"arms": {"ids": [7, 9], "features": [[0.0, 0.1], [0.5, 0.5]]}}
     prediction = http.post("/v1/bandits/menu/predict", json=body).json()
     assert prediction["arms"] == [7, 9]

@@ -29,6 +29,7 @@ from superarm.live.answers import Status
 from superarm.live.events import Kind
 from superarm.live.fold import LEARN, Fold
 from superarm.live.journal import Append, StorageError
+from superarm.live.replay import Replay
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import SparseVariational, StreamingGP
@@ -66,8 +67,8 @@ class DecisionModel:
             return Status.ABANDONED
         if not self.unseen:
             return Status.REWARDED
-        is_whole = self.unseen == set(self.chosen)
-        return Status.PENDING if is_whole else Status.PARTIAL
+        is_unseen = self.unseen == set(self.chosen)
+        return Status.PENDING if is_unseen else Status.PARTIAL
 
     @property
     def is_open(self) -> bool:
@@ -78,13 +79,14 @@ class BanditMachine(RuleBasedStateMachine):
     """Asks, tells and restarts, with a model in plain dictionaries."""
 
     order_matters: ClassVar[bool] = False
+    replays: ClassVar[list[Replay]] = []  # of every journal, after its last event
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.url = f"sqlite:///{Path(self.folder.name) / 'bandits.db'}"
         self.decisions: dict[str, DecisionModel] = {}
-        self.told: dict[tuple[str, Any], dict[str, float]] = {}
+        self.acknowledged: dict[tuple[str, Any], dict[str, float]] = {}
         self.history: dict[str, tuple[Any, float]] = {}
         self.named: dict[str, Any] | None = None
         self.events = 1
@@ -149,7 +151,7 @@ class BanditMachine(RuleBasedStateMachine):
         arms = parts[part % 3] or known.chosen
         rewards = {arm: reward + place for place, arm in enumerate(arms)}
         key = (name, frozenset(arms) if observation is None else observation)
-        if key in self.told:
+        if key in self.acknowledged:
             self.tell_again(name, rewards, key, observation)
             return
         in_time = known.is_open or not self.order_matters
@@ -158,14 +160,14 @@ class BanditMachine(RuleBasedStateMachine):
                 self.bandit.tell(name, rewards, observation_id=observation)
             return
         assert self.bandit.tell(name, rewards, observation_id=observation)
-        self.told[key] = rewards
+        self.acknowledged[key] = rewards
         known.unseen -= set(arms)
         self.events += 1
 
     def tell_again(
         self, name: str, rewards: dict[str, float], key: Any, observation: str | None
     ) -> None:
-        if self.told[key] == rewards:
+        if self.acknowledged[key] == rewards:
             assert not self.bandit.tell(name, rewards, observation_id=observation)
         else:
             with pytest.raises(ConflictError):
@@ -285,6 +287,7 @@ class BanditMachine(RuleBasedStateMachine):
         forecast = self.bandit.predict(menu)
         np.testing.assert_allclose(forecast.mean, beliefs.mean, atol=1e-9)
         np.testing.assert_allclose(forecast.std, beliefs.std, atol=1e-9)
+        self.replays.append(replay)
 
 
 def learned(policy: IndexPolicy, bandit: Any) -> IndexPolicy:
@@ -352,20 +355,27 @@ SMALL = settings(max_examples=3, stateful_step_count=15)
 LARGE = settings(max_examples=100, stateful_step_count=60)
 
 
-def run(machine: type[BanditMachine], size: settings) -> None:
+def run(machine: type[BanditMachine], size: settings) -> list[Replay]:
+    """Run a machine, which checks its invariants; the replays of all its journals."""
     from hypothesis.stateful import run_state_machine_as_test
 
+    machine.replays = []
     run_state_machine_as_test(machine, settings=size)
+    return machine.replays
 
 
 @pytest.mark.parametrize("machine", [BanditMachine, OrderedMachine])
 def test_a_bandit_agrees_with_a_model(machine: type[BanditMachine]) -> None:
     assert machine.new_policy().exchangeable != machine.order_matters
-    run(machine, SMALL)
+    replays = run(machine, SMALL)
+    assert replays
+    assert all(replay.same for replay in replays)
 
 
 @pytest.mark.slow
 @pytest.mark.full
 @pytest.mark.parametrize("machine", [BanditMachine, OrderedMachine])
 def test_a_bandit_agrees_with_a_model_for_long(machine: type[BanditMachine]) -> None:
-    run(machine, LARGE)
+    replays = run(machine, LARGE)
+    assert replays
+    assert all(replay.same for replay in replays)

@@ -59,10 +59,10 @@ class Tenant:
         asked = self.http.post(path, json=body)
         assert asked.status_code == 201, asked.text
         rewards = {asked.json()["arms"][0]: 0.5}
-        told = self.http.post(
+        response = self.http.post(
             f"/v1/decisions/{decision}/observations", json={"rewards": rewards}
         )
-        assert told.status_code == 201, told.text
+        assert response.status_code == 201, response.text
 
     def intrude(self, other: str) -> list[str]:
         """What a tenant sees of ids that are not its own: status, headers and body of each answer."""

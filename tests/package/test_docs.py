@@ -150,7 +150,7 @@ def test_the_guides_python_and_its_commands_run(
     stays = sum(abs(60.0 * np.sin(hour * np.pi / 12.0)) / 100.0 for hour in range(240))
     assert 0.0 < float(paid) < stays
     assert round(stays) == 91  # as stated in the text
-    assert re.fullmatch(r"\d+ edges, \d+ of them whole, in \d+ sections", traced)
+    assert re.fullmatch(r"\d+ edges, \d+ of them complete, in \d+ sections", traced)
     assert re.fullmatch(r"120 trips; \d+ ± \d+ Wh", fleet)
 
 

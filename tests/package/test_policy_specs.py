@@ -56,7 +56,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "route-greedy": [{}, {"posterior": "variational"}],
     "prior": [{"routing": "potential"}],
 }
-WHOLE = ("index", "score")  # these are specs of policies, not factories
+SPEC_CLASSES = ("index", "score")  # these are specs of policies, not factories
 
 
 def through_json(spec: dict[str, Any]) -> Any:
@@ -73,7 +73,9 @@ def played(problem: World, policy: Policy) -> Any:
 
 
 def cases(problem: str) -> list[tuple[str, dict[str, Any]]]:
-    known = [name for name in names("policy") if name not in (*WHOLE, "benchmark")]
+    known = [
+        name for name in names("policy") if name not in (*SPEC_CLASSES, "benchmark")
+    ]
     return [(name, options) for name in known for options in OPTIONS.get(name, [{}])]
 
 

@@ -151,6 +151,7 @@ def test_many_rewards_at_once_make_no_large_matrix(
     monkeypatch.setattr("superarm.posteriors.inducing.BLOCK", 16)
     parts = InducingGP(kernel, noise, inducing=8)
     parts.observe(arms, rewards, rng=np.random.default_rng(1))
+    # Equal bits: only the information is computed in blocks.
     np.testing.assert_array_equal(parts.predict(arms).mean, at_once.predict(arms).mean)
     blocks = [arms[:16], arms[16:32], arms[32:]]
     gains = [

@@ -114,7 +114,7 @@ def test_a_trace_without_noise_is_the_route_at_its_times(graph, seed):
     assert matched.edges.tolist() == driven.route
     assert legal(graph, matched.edges)
     assert not matched.guessed.any()
-    assert matched.whole.tolist() == [False] + [True] * (len(driven.route) - 2) + [
+    assert matched.complete.tolist() == [False] + [True] * (len(driven.route) - 2) + [
         False
     ]
     # Between readings one second apart a crossing is off by less than that.
@@ -148,7 +148,7 @@ def test_edges_are_found_through_noise_and_sparseness(graph, noise, every, least
         matched = match_trace(graph, places, times, noise=max(noise, 5.0))
         assert legal(graph, matched.edges)
         assert (np.diff(matched.enter) >= 0.0).all()
-        edges = matched.edges[matched.whole].tolist()
+        edges = matched.edges[matched.complete].tolist()
         right += common(driven.route, edges)
         wanted, returned = wanted + len(driven.route) - 2, returned + len(edges)
     assert right >= least * wanted
@@ -198,8 +198,8 @@ def test_a_gap_is_bridged_by_the_shortest_way_and_marked(graph):
     matched = match_trace(graph, places[seen], times[seen])
     assert legal(graph, matched.edges)
     assert matched.guessed.any()
-    assert not (matched.guessed & matched.whole).any()
-    edges = matched.edges[matched.whole].tolist()
+    assert not (matched.guessed & matched.complete).any()
+    edges = matched.edges[matched.complete].tolist()
     assert edges == [
         *driven.route[1:4],
         *driven.route[16:-1],
@@ -322,7 +322,7 @@ def matched_at(crossings, *, guessed=()):
     unsure = np.isin(np.arange(count), guessed)
     complete = ~unsure & (np.arange(count) > 0) & (np.arange(count) < count - 1)
     return MatchedTrace(
-        edges=np.arange(100, 100 + count), enter=crossings[:-1], leave=crossings[1:], whole=complete,
+        edges=np.arange(100, 100 + count), enter=crossings[:-1], leave=crossings[1:], complete=complete,
         guessed=unsure, median=0.0, worst=0.0, missed=0,
     )  # fmt: skip
 

@@ -106,11 +106,11 @@ class GraphMatern(Kernel, HasParameters):
         """(2ν/κ² I + Δ)^{−ν}, computed when needed."""
         laplacian = _laplacian_of(self.network)
         shift = 2.0 * self.nu / self.kappa**2
-        whole_nu = int(self.nu)
-        if self.nu != whole_nu:
+        integer_nu = int(self.nu)
+        if self.nu != integer_nu:
             return DensePower(laplacian, self.nu, shift)
         cache_bytes = _BYTES_PER_MEGABYTE * self.cache_megabytes
-        return SparsePower(laplacian, whole_nu, shift, cache_bytes)
+        return SparsePower(laplacian, integer_nu, shift, cache_bytes)
 
     def parameters(self) -> Mapping[str, Any]:
         """All parameters except the cache, which depends on the machine."""

@@ -89,8 +89,8 @@ class Knapsack:
         if weights.sum() <= budget:
             return Selection(arms, arms)
         if self._is_exact(weights, budget):
-            whole_weights = weights.astype(np.intp)
-            places = _pack_exactly(worth, whole_weights, int(budget))
+            integer_weights = weights.astype(np.intp)
+            places = _pack_exactly(worth, integer_weights, int(budget))
             chosen = arms[places]
             return Selection(chosen, chosen)
         places = _pack_by_density(worth, weights, budget)
@@ -105,8 +105,8 @@ class Knapsack:
         cells = len(weights) * (largest + 1)
         is_small = largest <= _MOST_BUDGET and cells <= _MOST_CELLS
         rounded = np.floor(weights)
-        is_whole = bool((weights == rounded).all())
-        is_possible = is_small and is_whole
+        is_integer = bool((weights == rounded).all())
+        is_possible = is_small and is_integer
         if self.method == "exact" and not is_possible:
             raise InputError(
                 f"an exact knapsack needs whole-number weights, a budget of at most {_MOST_BUDGET:,} "

@@ -12,6 +12,7 @@ from superarm.core import (
     Ints,
     Offer,
     Oracle,
+    Policy,
     Rescore,
     Rng,
     Selection,
@@ -107,6 +108,57 @@ def available_arms(offer: Offer) -> Ints:
     if offer.available is None:
         return np.arange(len(offer.arms))
     return np.flatnonzero(offer.available)
+
+
+def certain_choice(policy: Policy, offer: Offer) -> Ints:
+    """Positions of the arms that a policy without chance chooses, (k,).
+
+    Args:
+        policy: The policy, which draws no random numbers.
+        offer: The arms on offer.
+    """
+    unused = np.random.default_rng(0)
+    return policy.decide(offer, unused).positions
+
+
+def same_arms(first: Ints, second: Ints) -> bool:
+    """Whether two super arms contain the same arms, in any order.
+
+    Args:
+        first: Positions of the arms of one.
+        second: Positions of the arms of the other.
+    """
+    return set(first.tolist()) == set(second.tolist())
+
+
+def uniform_propensity(
+    offer: Offer, positions: Ints, k: int, chance: float = 1
+) -> float:
+    """Probability of exactly these arms where all sets of ``k`` arms are equally likely.
+
+    Args:
+        offer: The arms on offer.
+        positions: Positions of the arms.
+        k: How many arms a super arm has.
+        chance: Probability that the super arm is drawn at all, which all sets share.
+    """
+    if not is_feasible(offer, positions, k):
+        return 0.0
+    return chance / count_super_arms(offer, k)
+
+
+def uniform_inclusion(offer: Offer, k: int, chance: float = 1) -> Floats:
+    """Probability that each arm is chosen where all sets of ``k`` arms are equally likely, (n,).
+
+    Args:
+        offer: The arms on offer.
+        k: How many arms a super arm has.
+        chance: Probability that the super arm is drawn at all, which all sets share.
+    """
+    available = available_arms(offer)
+    probabilities = np.zeros(len(offer.arms))
+    probabilities[available] = chance * k / len(available)
+    return probabilities
 
 
 def is_feasible(offer: Offer, positions: Ints, k: int) -> bool:

@@ -61,10 +61,6 @@ class SavablePolicy(HasParameters):
         scalars = state.scalars.get("encoding")
         self.encoding = default if scalars is None else Encoding.from_scalars(scalars)
 
-    @abstractmethod
-    def state(self) -> State:
-        """What the policy is made of, and what it has learned."""
-
     def commit(self, decision: Decision) -> None:
         """Take a decision. Nothing changes before rewards are seen.
 
@@ -80,11 +76,50 @@ class SavablePolicy(HasParameters):
         """
         save_state(self.state(), path)
 
-    def _migrate(self, state: State) -> State:
-        """The state in the present schema. A state of another policy is refused."""
+    def state(self) -> State:
+        """What the policy is made of, and what it has learned."""
+        memory = {**self._memory(), **self._encoding_scalars()}
+        scalars: dict[str, Any] = {}
+        arrays: dict[str, NDArray[Any]] = {}
+        parts: dict[str, State] = {}
+        for name, value in memory.items():
+            if isinstance(value, np.ndarray):
+                arrays[name] = value.copy()
+            elif isinstance(value, State):
+                parts[name] = value
+            else:
+                scalars[name] = value
+        return State(
+            kind=self.kind,
+            schema=self.schema,
+            scalars=scalars,
+            arrays=arrays,
+            parts=parts,
+            spec=describe(self),
+        )
+
+    def restored(self, state: State) -> Self:
+        """A policy with this one's parts and the memory of a state.
+
+        Args:
+            state: A state of such a policy.
+        """
         state = up_to_date(state, self.kind, self.schema, type(self).__name__, "policy")
         check_spec(state, self)
-        return state
+        policy = type(self)(**self.parameters())
+        try:
+            policy._remember(state)
+            policy._restore_encoding(state, self.encoding)
+        except InputError as error:
+            raise StateError(f"this state is damaged: {error}") from error
+        return policy
+
+    def _memory(self) -> Mapping[str, Any]:
+        """What was learned, by name: numbers, arrays and states of parts."""
+        return {}
+
+    def _remember(self, state: State) -> None:
+        """Restore what :meth:`_memory` returned, or raise :class:`StateError`."""
 
 
 class Learner(ThreadSafe, SavablePolicy):
@@ -110,14 +145,6 @@ class Learner(ThreadSafe, SavablePolicy):
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng
     ) -> None:
         """Learn from rewards that belong to the decision."""
-
-    @abstractmethod
-    def _memory(self) -> Mapping[str, Any]:
-        """What was learned, by name: numbers, arrays and states of parts."""
-
-    @abstractmethod
-    def _remember(self, state: State) -> None:
-        """Restore what :meth:`_memory` returned, or raise :class:`StateError`."""
 
     @property
     def last_step(self) -> int:
@@ -172,47 +199,14 @@ class Learner(ThreadSafe, SavablePolicy):
     def state(self) -> State:
         """What was learned, what is pending, and what the policy is made of."""
         with self._lock.lock:
-            memory: dict[str, Any] = {
-                "version": self.version,
-                "ledger": self._ledger.state(),
-            }
-            memory |= self._memory()
-            memory |= self._encoding_scalars()
-            scalars: dict[str, Any] = {}
-            arrays: dict[str, NDArray[Any]] = {}
-            parts: dict[str, State] = {}
-            for name, value in memory.items():
-                if isinstance(value, np.ndarray):
-                    arrays[name] = value.copy()
-                elif isinstance(value, State):
-                    parts[name] = value
-                else:
-                    scalars[name] = value
-            return State(
-                kind=self.kind,
-                schema=self.schema,
-                scalars=scalars,
-                arrays=arrays,
-                parts=parts,
-                spec=describe(self),
-            )
+            return super().state()
 
-    def restored(self, state: State) -> Self:
-        """A policy with this one's parts and the memory of a state.
+    def _memory(self) -> Mapping[str, Any]:
+        return {"version": self.version, "ledger": self._ledger.state()}
 
-        Args:
-            state: A state of such a policy.
-        """
-        state = self._migrate(state)
-        policy = type(self)(**self.parameters())
-        try:
-            policy.version = state.count("version", 0)
-            policy._ledger = self._ledger.restored(state.part("ledger"))
-            policy._remember(state)
-            policy._restore_encoding(state, self.encoding)
-        except InputError as error:
-            raise StateError(f"this state is damaged: {error}") from error
-        return policy
+    def _remember(self, state: State) -> None:
+        self.version = state.count("version", 0)
+        self._ledger = self._ledger.restored(state.part("ledger"))
 
 
 Decide = TypeVar("Decide", bound=Callable[..., Decision])

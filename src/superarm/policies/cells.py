@@ -102,7 +102,8 @@ class CellPolicy(Learner):
         return contexts
 
     def _memory(self) -> Mapping[str, Any]:
-        return {"columns": self._columns}
+        return {**super()._memory(), "columns": self._columns}
 
     def _remember(self, state: State) -> None:
+        super()._remember(state)
         self._columns = state.count("columns", 0)

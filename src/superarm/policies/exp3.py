@@ -227,9 +227,15 @@ class Exp3(Learner, KnownPropensity):
 
     def _memory(self) -> Mapping[str, Any]:
         block, logs = self._weights
-        return {"ignored": self.ignored, "number": block, "log_weights": logs}
+        return {
+            **super()._memory(),
+            "ignored": self.ignored,
+            "number": block,
+            "log_weights": logs,
+        }
 
     def _remember(self, state: State) -> None:
+        super()._remember(state)
         self.ignored = state.count("ignored", 0)
         block = state.count("number", 0)
         K = len(self.arms)

@@ -13,6 +13,7 @@ with chance:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -32,12 +33,18 @@ from superarm.core import (
     State,
 )
 from superarm.core.capabilities import Forecaster, KnownPropensity
-from superarm.core.errors import InputError, StateError
+from superarm.core.errors import InputError
 from superarm.core.inputs import as_generator, as_number, require_type
-from superarm.core.registry import describe, register
+from superarm.core.registry import register
 from superarm.oracles import TopK
 
-from .answers import available_arms, count_super_arms, is_feasible
+from .answers import (
+    available_arms,
+    certain_choice,
+    same_arms,
+    uniform_inclusion,
+    uniform_propensity,
+)
 from .base import SavablePolicy
 from .index import IndexPolicy
 
@@ -149,12 +156,12 @@ class Exploring(SavablePolicy, Forecaster, KnownPropensity):
             offer: The arms on offer.
             positions: Positions of the arms, (k,).
         """
-        return self._propensity(offer, positions, self._preferred(offer))
+        preferred = certain_choice(self.policy, offer)
+        return self._propensity(offer, positions, preferred)
 
     def _propensity(self, offer: Offer, positions: Ints, preferred: Ints) -> float:
-        is_preferred = set(positions.tolist()) == set(preferred.tolist())
-        by_policy = (1.0 - self.epsilon) * is_preferred
-        # Rounding must not lift it above 1 where there is one super arm alone.
+        by_policy = (1.0 - self.epsilon) * same_arms(positions, preferred)
+        # Rounding must not lift it above 1 where there is only one super arm.
         return min(1.0, self.least_propensity(offer, positions) + by_policy)
 
     def least_propensity(self, offer: Offer, positions: Ints) -> float:
@@ -164,9 +171,7 @@ class Exploring(SavablePolicy, Forecaster, KnownPropensity):
             offer: The arms on offer.
             positions: Positions of the arms, (k,).
         """
-        if not is_feasible(offer, positions, self._k):
-            return 0.0
-        return self.epsilon / count_super_arms(offer, self._k)
+        return uniform_propensity(offer, positions, self._k, self.epsilon)
 
     def inclusion(self, offer: Offer) -> Floats:
         """Probability that each arm on offer is chosen, (n,): ε k/n + (1 − ε) [it is preferred].
@@ -174,16 +179,9 @@ class Exploring(SavablePolicy, Forecaster, KnownPropensity):
         Args:
             offer: The arms on offer.
         """
-        available = available_arms(offer)
-        probabilities = np.zeros(len(offer.arms))
-        probabilities[available] = self.epsilon * self._k / len(available)
-        probabilities[self._preferred(offer)] += 1.0 - self.epsilon
+        probabilities = uniform_inclusion(offer, self._k, self.epsilon)
+        probabilities[certain_choice(self.policy, offer)] += 1.0 - self.epsilon
         return probabilities
-
-    def _preferred(self, offer: Offer) -> Ints:
-        """The arms that the other policy chooses: it draws no random numbers."""
-        unused = np.random.default_rng(0)
-        return self.policy.decide(offer, unused).positions
 
     # --- forecasts -------------------------------------------------------------------------
 
@@ -217,30 +215,11 @@ class Exploring(SavablePolicy, Forecaster, KnownPropensity):
         duplicate.encoding = self.encoding
         return duplicate
 
-    def state(self) -> State:
-        """What the other policy has learned, and what this one is made of."""
-        return State(
-            kind=self.kind,
-            schema=self.schema,
-            scalars=self._encoding_scalars(),
-            parts={"policy": self.policy.state()},
-            spec=describe(self),
-        )
+    def _memory(self) -> Mapping[str, Any]:
+        return {"policy": self.policy.state()}
 
-    def restored(self, state: State) -> Self:
-        """A policy with this one's parts and the memory of a state.
-
-        Args:
-            state: A state of such a policy.
-        """
-        state = self._migrate(state)
-        policy = self.policy.restored(state.part("policy"))
-        restored = type(self)(policy=policy, epsilon=self.epsilon)
-        try:
-            restored._restore_encoding(state, self.encoding)
-        except InputError as error:
-            raise StateError(f"this state is damaged: {error}") from error
-        return restored
+    def _remember(self, state: State) -> None:
+        self.policy = self.policy.restored(state.part("policy"))
 
 
 def _check_countable(policy: IndexPolicy) -> None:

@@ -79,14 +79,17 @@ class Hypercubes(CellPolicy):
 
     def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
         n, dimension = contexts.shape
-        cubes = self._cubes(contexts)
-        tallies = [self._tallies.get(cube, _NO_PLAYS) for cube in cubes]
-        plays = np.array([tally.plays for tally in tallies])
-        mean = np.array([tally.mean for tally in tallies])
-        # Any explored arm ranks below any under-explored one, whatever its mean.
-        above_means = mean.max(initial=0.0) + 1.0
-        exploration = above_means + rng.random(n)
+        plays = np.empty(n)
+        mean = np.empty(n)
+        for arm, cube in enumerate(self._cubes(contexts)):
+            tally = self._tallies.get(cube, _NO_PLAYS)
+            plays[arm] = tally.plays
+            mean[arm] = tally.mean
         is_under_explored = plays <= _enough_plays(step, dimension)
+        # Under-explored arms rank above all others, in random order.
+        above_means = mean.max(initial=0.0) + 1.0
+        random_order = rng.random(n)
+        exploration = above_means + random_order
         return np.where(is_under_explored, exploration, mean)
 
     def _update_cells(self, contexts: Floats, rewards: Floats) -> None:

@@ -362,9 +362,10 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, ReportsSettings, Resumable):
     # --- state -----------------------------------------------------------------------------
 
     def _memory(self) -> Mapping[str, Any]:
-        return {"posterior": self.posterior.state()}
+        return {**super()._memory(), "posterior": self.posterior.state()}
 
     def _remember(self, state: State) -> None:
+        super()._remember(state)
         self.posterior = self.posterior.restored(state.part("posterior"))
         pending = self._ledger.pending()
         if pending is not None:

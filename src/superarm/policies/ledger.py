@@ -139,9 +139,9 @@ class Steps:
         bounds: list[Any] = []
         for pair in zip(*lists, strict=True):
             bounds.extend(pair)
-        is_whole = all(type(bound) is int for bound in bounds)
+        is_integer = all(type(bound) is int for bound in bounds)
         has_two_lists = len(lists) == 2
-        if not has_two_lists or not is_whole or not _is_ascending(bounds):
+        if not has_two_lists or not is_integer or not _is_ascending(bounds):
             raise StateError(
                 "this state is damaged: the steps it has learned from do not rise"
             )
@@ -471,6 +471,6 @@ def _check_carry(carry: State) -> None:
     keys = carry.array("keys")
     if type(positions) is not np.ndarray or type(keys) is not np.ndarray:
         raise InputError(CHANGED)
-    is_whole = positions.ndim == 1 and positions.dtype.kind in "iu"
-    if not is_whole or keys.shape[:1] != positions.shape:
+    is_integer = positions.ndim == 1 and positions.dtype.kind in "iu"
+    if not is_integer or keys.shape[:1] != positions.shape:
         raise InputError(CHANGED)

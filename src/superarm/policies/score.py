@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Self
 
 import numpy as np
 
-from superarm.core import Decision, Feedback, Floats, Ints, Offer, Oracle, Rng, State
+from superarm.core import Decision, Feedback, Floats, Ints, Offer, Oracle, Rng
 from superarm.core.capabilities import KnownPropensity, TablePlayer
-from superarm.core.errors import InputError, StateError
 from superarm.core.inputs import require_part, require_type
-from superarm.core.registry import describe, register
+from superarm.core.registry import register
 from superarm.oracles import TopK
 
 from .answers import (
-    available_arms,
-    count_super_arms,
-    is_feasible,
+    certain_choice,
     one_per_arm,
+    same_arms,
     select,
+    uniform_inclusion,
+    uniform_propensity,
 )
 from .base import SavablePolicy
 from .ledger import check_feedback
@@ -86,12 +85,12 @@ class ScorePolicy(SavablePolicy, TablePlayer, KnownPropensity):
             positions: Positions of the arms, (k,).
         """
         if self.deterministic:
-            chosen = self._certain_choice(offer)
-            return float(set(chosen) == set(positions.tolist()))
+            chosen = certain_choice(self, offer)
+            return float(same_arms(chosen, positions))
         k = self._uniform_size()
         if k is None:
             return None
-        return 1 / count_super_arms(offer, k) if is_feasible(offer, positions, k) else 0
+        return uniform_propensity(offer, positions, k)
 
     def least_propensity(self, offer: Offer, positions: Ints) -> float:
         """The propensity by chance, which is the same for all; 0 where there is no chance.
@@ -110,22 +109,14 @@ class ScorePolicy(SavablePolicy, TablePlayer, KnownPropensity):
         Args:
             offer: The arms on offer.
         """
-        probabilities = np.zeros(len(offer.arms))
         if self.deterministic:
-            probabilities[self._certain_choice(offer)] = 1.0
+            probabilities = np.zeros(len(offer.arms))
+            probabilities[certain_choice(self, offer)] = 1.0
             return probabilities
         k = self._uniform_size()
         if k is None:
             return None
-        available = available_arms(offer)
-        probabilities[available] = k / len(available)
-        return probabilities
-
-    def _certain_choice(self, offer: Offer) -> list[int]:
-        """Positions of the arms that a policy without chance chooses."""
-        unused = np.random.default_rng(0)
-        chosen: list[int] = self.decide(offer, unused).positions.tolist()
-        return chosen
+        return uniform_inclusion(offer, k)
 
     def _uniform_size(self) -> int | None:
         """The number of arms in a super arm if all super arms are equally likely."""
@@ -168,24 +159,3 @@ class ScorePolicy(SavablePolicy, TablePlayer, KnownPropensity):
         if len(positions) != 1:
             return None
         return np.full(len(rewards), positions[0])
-
-    def state(self) -> State:
-        """What the policy is made of."""
-        scalars = self._encoding_scalars()
-        return State(
-            kind=self.kind, schema=self.schema, scalars=scalars, spec=describe(self)
-        )
-
-    def restored(self, state: State) -> Self:
-        """A policy like this one: it has no memory.
-
-        Args:
-            state: A state of such a policy.
-        """
-        state = self._migrate(state)
-        policy = type(self)(**self.parameters())
-        try:
-            policy._restore_encoding(state, self.encoding)
-        except InputError as error:
-            raise StateError(f"this state is damaged: {error}") from error
-        return policy

@@ -43,7 +43,7 @@ def play_table(
         return None
     if not _is_plain(policy) or offer.available is not None:
         return None
-    if not posterior.is_whole(offer.arms):
+    if not posterior.has_all_arms(offer.arms):
         return None
     rule = policy.rule
     steps = range(offer.step, offer.step + len(rewards))

@@ -166,11 +166,13 @@ class TreePolicy(Learner):
         return walk_of(state, self.metric, self.kappa, self.forest)
 
     def _memory(self) -> Mapping[str, Any]:
+        memory = super()._memory()
         if self._walk is None:
-            return {}
-        return {"walk": self._walk.state(trees=True)}
+            return memory
+        return {**memory, "walk": self._walk.state(trees=True)}
 
     def _remember(self, state: State) -> None:
+        super()._remember(state)
         if "walk" in state.parts:
             self._walk = self._walk_from(state.part("walk"))
             self._ledger.assume_committed(state.part("ledger"), self._walk.step)

@@ -245,9 +245,9 @@ class ChangeDetecting(NumberedWrapper):
 def _alarms_in(state: State) -> tuple[Alarm, ...]:
     """The alarms in a state."""
     rows = state.matrix("alarms", 2)
-    are_whole = rows == np.floor(rows)
+    are_integers = rows == np.floor(rows)
     are_exact = np.abs(rows) <= 2**53  # larger whole numbers are not exact as floats
-    if not (are_whole.all() and are_exact.all()):
+    if not (are_integers.all() and are_exact.all()):
         raise StateError("this state is damaged: its alarms are not at whole steps")
     alarms = []
     for step, since in rows.tolist():

@@ -52,7 +52,7 @@ class Separate(Wrapping, LearnsSums, SelfCalibrating):
     def _as_keys(self, arms: Any) -> NDArray[Any]:
         keys = super()._as_keys(arms)
         has_column = keys.ndim == 2 and keys.shape[1] > self.column
-        if not has_column or not _are_whole(keys[:, self.column]):
+        if not has_column or not _are_integers(keys[:, self.column]):
             raise InputError(
                 f"column {self.column} of arms must hold whole numbers: the learners"
             )
@@ -251,5 +251,5 @@ class Separate(Wrapping, LearnsSums, SelfCalibrating):
             )
 
 
-def _are_whole(numbers: NDArray[Any]) -> bool:
+def _are_integers(numbers: NDArray[Any]) -> bool:
     return bool((numbers == np.floor(numbers)).all())

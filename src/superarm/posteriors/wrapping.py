@@ -185,8 +185,8 @@ class NumberedWrapper(Wrapping):
                 "arms must be rows: a key of the posterior inside, then a number"
             )
         numbers = self._numbers(keys)
-        are_whole = numbers == np.floor(numbers)
-        are_numbers = are_whole & (numbers >= 0)
+        are_integers = numbers == np.floor(numbers)
+        are_numbers = are_integers & (numbers >= 0)
         if not are_numbers.all():
             raise InputError(
                 f"the last column of arms must number {self.numbered}: 0, 1, 2, …"

@@ -65,7 +65,7 @@ def world_of(seed: int) -> Codependency:
     return Codependency(seed=seed, horizon=ROUNDS, **OPTIONS)
 
 
-def by_whole_matrices(run: Run, policy: str, seed: int, schedule: OclokUCB) -> Replay:
+def by_full_matrices(run: Run, policy: str, seed: int, schedule: OclokUCB) -> Replay:
     """The same numbers from the matrices of all observations, round by round."""
     world = world_of(seed)
     kernel = SquaredExponential(lengthscale=1.0)
@@ -131,7 +131,7 @@ def test_replays_match_dense_matrices(delta: float, tmp_path: Path) -> None:
     for policy in ("oclok-ucb", "random"):
         for seed in recorded.run.seeds:
             replayed = replay(recorded, policy, seed, 0, world_of(seed), schedule)
-            expected = by_whole_matrices(recorded.run, policy, seed, schedule)
+            expected = by_full_matrices(recorded.run, policy, seed, schedule)
             for name, value in expected._asdict().items():
                 assert getattr(replayed, name) == pytest.approx(value, rel=1e-5), name
             assert replayed.variance_share <= 1.0

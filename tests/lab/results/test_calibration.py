@@ -105,8 +105,8 @@ def test_calibration_section_uses_no_road_terms(run: Run, tmp_path: Path) -> Non
     for caption in (
         "What was measured",
         "The truth behind it",
-        "choices in 95 %",
-        "truth of arms in 50 %",
+        "choices in 95\N{NO-BREAK SPACE}%",
+        "truth of arms in 50\N{NO-BREAK SPACE}%",
     ):
         assert caption in section
     assert "All policies share the same noise" in section
@@ -141,8 +141,8 @@ def test_single_arms_are_reported_once(tmp_path: Path) -> None:
     text = reports.write_report(run, [], tmp_path / "report.html").path.read_text(
         "utf-8"
     )
-    assert "arms in 50 %" not in text
-    assert "choices in 50 %" in text
+    assert "arms in 50\N{NO-BREAK SPACE}%" not in text
+    assert "choices in 50\N{NO-BREAK SPACE}%" in text
     for absent in ("Arms of one choice", "of each arm", "Settings that are compared"):
         assert absent not in text
     assert (

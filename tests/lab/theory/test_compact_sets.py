@@ -16,7 +16,7 @@ from superarm.lab.theory import (
     bucb_constant,
     confidence_parameter,
 )
-from superarm.lab.theory.compact_sets import log_whole
+from superarm.lab.theory.compact_sets import log_ceiling
 
 SET: dict[str, Any] = {
     "dimension": 2,
@@ -47,8 +47,8 @@ def log_size(t: Any, problem: dict[str, Any], options: dict[str, Any]) -> Any:
     return arms.log_size(t, **constants, **order(options))
 
 
-def whole_size(t: Any, problem: dict[str, Any], options: dict[str, Any]) -> Any:
-    tau = np.exp(log_whole(log_size(t, problem, options)))
+def integer_size(t: Any, problem: dict[str, Any], options: dict[str, Any]) -> Any:
+    tau = np.exp(log_ceiling(log_size(t, problem, options)))
     return np.where(tau < 1e12, np.round(tau), tau)
 
 
@@ -97,7 +97,7 @@ PROBLEMS = [
 def test_the_size_satisfies_and_is_the_smallest(
     problem: dict[str, Any], options: dict[str, Any]
 ) -> None:
-    sizes = whole_size(T, problem, options)
+    sizes = integer_size(T, problem, options)
     assert (np.diff(sizes) >= 0.0).all()
     for t, tau in zip(T.tolist(), sizes.tolist(), strict=True):
         assert satisfied(t, tau, options, problem)
@@ -106,7 +106,7 @@ def test_the_size_satisfies_and_is_the_smallest(
         if tau > 1.0:
             less = tau - 1.0 if tau < 1e6 else tau * (1.0 - 1e-5)
             assert not satisfied(t, less, options, problem)
-        one = whole_size(t, problem, options)
+        one = integer_size(t, problem, options)
         assert float(one) == pytest.approx(tau, rel=1e-10)
 
 
@@ -148,7 +148,7 @@ def test_equation_59_as_printed_fails_in_the_first_round() -> None:
 
     assert not satisfied(1, printed(1), UCB, problem)
     assert all(satisfied(t, printed(t), UCB, problem) for t in (2, 3, 10, 100))
-    assert float(whole_size(1, problem, UCB)) > printed(1)
+    assert float(integer_size(1, problem, UCB)) > printed(1)
 
 
 @pytest.mark.parametrize("noise_std", [0.5, 1e-4], ids=["6b", "6c"])
@@ -250,14 +250,14 @@ def test_large_sizes_stay_finite_in_logarithms() -> None:
     [(0.3, 1.0), (1.0, 1.0), (7.0, 7.0), (7.0 + 1e-9, 8.0), (2.0**60 + 1.5, 2.0**60)],
 )
 def test_point_counts_are_integers(tau: float, points: float) -> None:
-    assert float(log_whole(np.array(math.log(tau)))) == pytest.approx(
+    assert float(log_ceiling(np.array(math.log(tau)))) == pytest.approx(
         math.log(points), rel=1e-15
     )
 
 
 def test_smooth_functions_need_one_point() -> None:
     problem = {**PROBLEM, "lipschitz": 1e-9, "derivative_constants": (0.1, 1e-9)}
-    assert whole_size(1, problem, UCB) == 1.0
+    assert integer_size(1, problem, UCB) == 1.0
 
 
 def gamma(count: int) -> float:
@@ -278,7 +278,7 @@ def test_theorem_by_hand() -> None:
         ({"algorithm": "gp-ts"}, 2 * math.pi**2 / 3, 2.0),
         (BUCB, math.pi**2 / 3 + bucb_constant(1.5) * 2.0 / 0.5, 1.0),
     ]:
-        tau = float(whole_size(50, PROBLEM, options))
+        tau = float(integer_size(50, PROBLEM, options))
         beta = plain_beta(50, tau, 2, options)
         expected = constant + factor * math.sqrt(
             2 * 2.25 * 50 * 3 * beta * math.log(151)

@@ -206,10 +206,10 @@ def test_ratio_is_robust_to_a_single_error() -> None:
     assert downhill.ratio is None
     assert typical_ratio([downhill]).value == 1.0
     hilly = energies([-80.0, 20.0, 20.0, 20.0], [-40.0, 10.0, 10.0, 10.0])
-    assert hilly.ratio == Ratio(2.0, whole=False)  # of the edges that climb
-    assert typical_ratio([hilly, energies(model, model)]) == Ratio(1.0, whole=True)
+    assert hilly.ratio == Ratio(2.0, full_trip=False)  # of the edges that climb
+    assert typical_ratio([hilly, energies(model, model)]) == Ratio(1.0, full_trip=True)
     learned = energies([20.0, 20.0], [10.0, 10.0], forecast=40.0)
-    assert learned.ratio == Ratio(1.0, whole=True)
+    assert learned.ratio == Ratio(1.0, full_trip=True)
     assert check_log([]).everywhere is None
 
 

@@ -141,6 +141,7 @@ def test_many_trips_are_learned_like_one_after_another(graph: LineGraph) -> None
         at_once.posterior.predict(rows),
         policy.posterior.predict(rows),
     )
+    # Equal bits: a log of up to 200 trips is itself learned one after another.
     np.testing.assert_array_equal(predicted.mean, expected.mean)
     assert at_once.posterior.trips == 8
 

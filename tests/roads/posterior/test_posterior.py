@@ -900,7 +900,7 @@ def test_a_fit_finds_the_scales_that_trips_were_drawn_with() -> None:
     error = np.sqrt(np.diagonal(inverse @ fisher @ inverse))
     estimate = np.log(gp.fitted.as_vector())
     for index, name in ((1, "own"), (18, "noise")):
-        assert error[index] < 0.25, f"{name} is told by the trips"
+        assert error[index] < 0.25, f"{name} is identified by the trips"
         assert abs(estimate[index] - theta[index] - bias[index]) < 6.0 * error[index], (
             name
         )
@@ -1472,7 +1472,8 @@ def test_a_damaged_state_is_refused() -> None:
     gp = taught(SOME)
     state = gp.state()
     arrays = state.arrays
-    keys, alone = arrays["keys"].copy(), arrays["alone"]
+    keys = arrays["keys"].copy()
+    unshared = arrays["alone"]
     slots = arrays["slots"]
     elsewhere, worn = keys.copy(), keys.copy()
     elsewhere[0, 0], worn[0, 8] = N, 0.5
@@ -1488,7 +1489,7 @@ def test_a_damaged_state_is_refused() -> None:
         "trips out of order": _harmed(state, trip=arrays["trip"][::-1].copy()),
         "negative noise": _harmed(state, noise=arrays["noise"] - 1.0),
         "NaN rewards": _harmed(state, rewards=arrays["rewards"] * np.nan),
-        "noise shared in part": _harmed(state, alone=alone.astype(float)),
+        "noise shared in part": _harmed(state, alone=unshared.astype(float)),
         "other roads": _harmed(state, edges=arrays["edges"][::-1].copy() * 0),
         "no vehicles": _harmed(state, vehicles=arrays["vehicles"][:0]),
         "vehicles in a column": _harmed(state, vehicles=arrays["vehicles"][:, None]),

@@ -305,13 +305,15 @@ def test_truth_and_model_have_separate_feature_kernels() -> None:
     arms = world.offer(1).arms.features
     residual = world.energies - world.model.energies
     normals = stream(3, "truth", 0).standard_normal(len(arms))
-    features = FeatureKernels(near=(0.5, 1.0, 2.0), alone=3.0, share=0.3)
+    features = FeatureKernels(near=(0.5, 1.0, 2.0), features_only=3.0, share=0.3)
     K = road_kernel(world.graph, variance, features=features)(arms)
     assert residual @ np.linalg.solve(K, residual) == pytest.approx(
         normals @ normals, rel=1e-9
     )
     known = road_kernel(
-        world.graph, variance, features=FeatureKernels(near=0.7, alone=3.0, share=0.6)
+        world.graph,
+        variance,
+        features=FeatureKernels(near=0.7, features_only=3.0, share=0.6),
     )
     np.testing.assert_allclose(
         world.model.kernel(arms[:9], arms), known(arms[:9], arms), rtol=1e-12

@@ -162,7 +162,7 @@ def graph_matern_by_equation_134(graph: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("near", "alone", "share"),
+    ("near", "features_only", "share"),
     [
         (None, None, 0.5),
         ([0.5, 1.0, 2.0], [3.0, 0.7, 1.5], 0.3),
@@ -170,10 +170,10 @@ def graph_matern_by_equation_134(graph: Any) -> Any:
         (None, (0.2, 5.0, 1.0), 0.5),
     ],
 )
-def test_the_kernel_of_section_4_1(near: Any, alone: Any, share: float) -> None:
+def test_the_kernel_of_section_4_1(near: Any, features_only: Any, share: float) -> None:
     """k_G·k_f + k′_f, each feature kernel with its own lengthscales and outputscale."""
     variance, common = 7.0, 1.3
-    features = as_feature_kernels(near, alone, share)
+    features = as_feature_kernels(near, features_only, share)
     kernel = road_kernel(GRAPH, variance, lengthscale=common, features=features)
     arms = road_arms(GRAPH).features
     some = arms[::9]
@@ -184,14 +184,16 @@ def test_the_kernel_of_section_4_1(near: Any, alone: Any, share: float) -> None:
 
     context, others = arms[:, 1:], some[:, 1:]
     near_features = matern_by_equation_135(context, others, lengthscales(near))
-    alone_features = matern_by_equation_135(context, others, lengthscales(alone))
+    features_only_kernel = matern_by_equation_135(
+        context, others, lengthscales(features_only)
+    )
     expected = (
         share
         * variance
         * graph_matern_by_equation_134(GRAPH)[:, numbers]
         * near_features
     )
-    expected += (1.0 - share) * variance * alone_features
+    expected += (1.0 - share) * variance * features_only_kernel
     np.testing.assert_allclose(
         kernel(arms, some), expected, rtol=1e-9, atol=1e-9 * variance
     )
@@ -205,7 +207,7 @@ def test_equal_feature_kernels_change_no_bit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("near", "alone", "share", "words"),
+    ("near", "features_only", "share", "words"),
     [
         (
             [1.0, 2.0],
@@ -220,7 +222,7 @@ def test_equal_feature_kernels_change_no_bit() -> None:
     ],
 )
 def test_feature_kernels_are_checked(
-    near: Any, alone: Any, share: Any, words: str
+    near: Any, features_only: Any, share: Any, words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
-        as_feature_kernels(near, alone, share)
+        as_feature_kernels(near, features_only, share)

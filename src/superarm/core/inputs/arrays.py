@@ -104,8 +104,8 @@ def as_numbers(values: _Floats, count: int, what: str, column: int) -> NDArray[n
     # NaN fails both comparisons, so that the cast never meets it.
     valid = (values >= 0.0) & (values < count)
     numbers: NDArray[np.intp] = np.where(valid, values, 0.0).astype(np.intp)
-    is_whole = numbers == values
-    valid &= is_whole
+    is_integer = numbers == values
+    valid &= is_integer
     if not valid.all():
         row = int(np.argmin(valid))
         value = values[row].item()

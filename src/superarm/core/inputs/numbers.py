@@ -118,8 +118,8 @@ def as_count(value: Any, name: str, least: int = 1, most: float = inf) -> int:
         return value
     # numpy's spans of time derive from its integers.
     is_other = isinstance(value, bool | np.timedelta64)
-    is_whole = isinstance(value, int | np.integer) and not is_other
-    if not is_whole or not least <= value <= most:
+    is_integer = isinstance(value, int | np.integer) and not is_other
+    if not is_integer or not least <= value <= most:
         raise InputError(
             f"{name} must be a whole number{_range(least, most)}, got {value!r:.60}"
         )

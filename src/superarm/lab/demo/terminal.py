@@ -23,6 +23,7 @@ from .learning import City, Frame
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 _BLANK = 0x2800
+_Y = 1  # the column of points with their distance to the north
 # The bit of each dot of a braille letter: four rows of two.
 _BITS = np.array(
     [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], dtype=np.uint8
@@ -60,7 +61,9 @@ class Canvas:
         self.columns = columns
         self.rows = rows
         places = _place_dots(roads, 2 * columns, 4 * rows)
-        self._dots, self._offsets = _rasterise(places, roads.offsets)
+        raster = _rasterise(places, roads.offsets)
+        self._dots = raster.dots
+        self._offsets = raster.offsets
         start = roads.offsets[roads.start]  # the first point of the first edge
         goal = roads.offsets[roads.goal + 1] - 1  # the last point of the last edge
         self._start = _letter_at(places[start])
@@ -157,15 +160,19 @@ def _place_dots(roads: RoadMap, columns: int, rows: int) -> NDArray[np.float64]:
         columns: Dots from left to right.
         rows: Dots from top to bottom.
     """
-    low = roads.points.min(axis=0)
-    high = roads.points.max(axis=0)
-    span = np.maximum(high - low, 1.0)  # metres
-    size = np.array([columns - 1, rows - 1])  # dots
-    scale = float((size / span).min())
-    margin = (size - span * scale) / 2.0
-    places: NDArray[np.float64] = (roads.points - low) * scale + margin
+    south_west = roads.points.min(axis=0)  # metres, (2,)
+    north_east = roads.points.max(axis=0)
+    span = np.maximum(north_east - south_west, 1.0)
+    last_column = columns - 1
     last_row = rows - 1
-    places[:, 1] = last_row - places[:, 1]  # rows count from the top
+    last_dot = np.array([last_column, last_row])
+    # One scale for both axes keeps the roads' shape; the map is centred along the other axis.
+    dots_per_metre = float((last_dot / span).min())
+    drawn = span * dots_per_metre
+    margin = (last_dot - drawn) / 2.0
+    from_corner = roads.points - south_west
+    places: NDArray[np.float64] = from_corner * dots_per_metre + margin
+    places[:, _Y] = last_row - places[:, _Y]  # rows count from the top
     return places
 
 
@@ -190,6 +197,13 @@ def _append_letters(
         text.append(word, style)
 
 
+class _Raster(NamedTuple):
+    """The dots that edges cover."""
+
+    dots: Ints  # columns and rows of dots, edge by edge, (d, 2)
+    offsets: Ints  # where the dots of each edge begin, (n + 1,)
+
+
 def _first_points(offsets: Ints) -> Ints:
     """Points at which a straight piece of an edge begins: all but the last of each edge."""
     count = offsets[-1]
@@ -199,27 +213,30 @@ def _first_points(offsets: Ints) -> Ints:
     return np.flatnonzero(begins)
 
 
-def _rasterise(places: NDArray[np.float64], offsets: Ints) -> tuple[Ints, Ints]:
-    """The dots (x, y) along each edge's course, and where those of each edge begin.
+def _rasterise(places: NDArray[np.float64], offsets: Ints) -> _Raster:
+    """Return the dots along each edge's course.
 
     Args:
         places: Points of all edges one after another, in dots, (p, 2).
         offsets: Where the points of each edge begin, (n + 1,).
     """
-    first = _first_points(offsets)  # of each straight piece
+    # Straight pieces: from each point of an edge to the next.
+    first = _first_points(offsets)  # (pieces,)
     step = places[first + 1] - places[first]  # (pieces, 2)
-    longest = np.abs(step).max(axis=1)
-    count = np.ceil(longest).astype(np.intp) + 1  # dots of a piece
-    piece, within = repeated(count)  # of each dot
-    start = first[piece]
-    intervals = np.maximum(count[piece] - 1, 1)
-    share = within / intervals  # of the way along the piece
-    positions = places[start] + share[:, None] * step[piece]
+    # A piece has so many intervals that none is longer than a dot along either axis.
+    longer_side = np.abs(step).max(axis=1)
+    intervals = np.ceil(longer_side).astype(np.intp)
+    # Its dots, both ends included: d of all pieces.
+    piece, number = repeated(intervals + 1)  # (d,) each
+    begin = first[piece]
+    # A piece without length has one dot and no interval.
+    divisor = np.maximum(intervals[piece], 1)
+    share = number / divisor  # of the way along the piece
+    positions = places[begin] + share[:, None] * step[piece]
     dots = np.rint(positions).astype(np.intp)
-    edge = np.searchsorted(offsets, start, side="right") - 1
-    numbers = np.arange(len(offsets))
-    begins = np.searchsorted(edge, numbers)
-    return dots, begins
+    edge = np.searchsorted(offsets, begin, side="right") - 1
+    every_edge = np.arange(len(offsets))
+    return _Raster(dots, np.searchsorted(edge, every_edge))
 
 
 class Screen:
@@ -291,12 +308,13 @@ def _fit_canvas(roads: RoadMap, most_columns: int, most_rows: int) -> Canvas:
     """The largest canvas of the roads' shape; a letter is about twice as high as wide."""
     spans = np.ptp(roads.points, axis=0)
     width, height = np.maximum(spans, 1.0)  # metres
-    # As many columns as the roads need if they fill all rows.
-    needed_columns = np.ceil(2.0 * most_rows * width / height)
-    columns = int(min(most_columns, needed_columns))
-    needed_rows = np.ceil(columns * height / width / 2.0)
-    rows = max(_LEAST_ROWS, int(needed_rows))
-    rows = min(most_rows, rows)
+    # Columns that the roads need to fill all rows, if there is room for them.
+    filling_columns = np.ceil(2.0 * most_rows * width / height)
+    columns = int(min(most_columns, filling_columns))
+    # Rows that the roads need to fill these columns.
+    filling_rows = int(np.ceil(columns * height / width / 2.0))
+    enough_rows = max(_LEAST_ROWS, filling_rows)
+    rows = min(most_rows, enough_rows)
     return Canvas(roads, columns, rows)
 
 

@@ -74,6 +74,7 @@ def landscape(
 
 
 def _heights(points: Floats, hills: int, rng: Rng) -> Floats:
+    """Draw hills and hollows; their heights at all points, standardised, (n,)."""
     centres = rng.uniform(0.05, 0.95, (hills, 2))
     widths = rng.uniform(0.08, 0.22, hills)
     is_hollow = rng.random(hills) < 0.3

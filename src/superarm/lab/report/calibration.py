@@ -12,6 +12,8 @@ from superarm.lab.simulation.run import Run
 
 from .pages import figure, policy_table
 
+_PERCENT = "\N{NO-BREAK SPACE}%"  # never on a line of its own
+
 
 def calibration_parts(run: Run) -> Iterable[str]:
     """Write sentences, a chart and tables; nothing where no forecasts were recorded.
@@ -63,9 +65,10 @@ def _explanation(run: Run, words: results.Words, judged: set[str]) -> str:
     subject = f"the chosen {arm}"
     if several:
         subject = f"each {arm} and of the whole {choice}"
+    levels = levels_text().replace(" %", _PERCENT)
     text = (
         f"Before each {choice}, every learner forecast the {reward} of {subject}. The chart and the "
-        f"tables show how often the measured {reward} fell inside the central {levels_text()} "
+        f"tables show how often the measured {reward} fell inside the central {levels} "
         f"intervals. If a model is right, the next {choice} falls inside with exactly that "
         "probability, whatever came before"
     )
@@ -127,7 +130,7 @@ def _share_table(
     """Shares of every policy, by subject and level."""
     titles = []
     for subject in subjects:
-        titles += [f"{subject} in {100 * level:.0f} %" for level in LEVELS]
+        titles += [f"{subject} in {100 * level:.0f}{_PERCENT}" for level in LEVELS]
     rows = []
     for policy, calibration in calibrations.items():
         cells: list[str] = []

@@ -448,6 +448,7 @@ def _calibration_panel(
         x_label="interval (%)",
         y_label="share inside minus nominal (percentage points)",
         markers=True,
+        x_places=tuple(nominal.tolist()),
     )
 
 

@@ -47,6 +47,10 @@ _FINE = 500  # points of a running mean, which shows where a policy starts anew
 _FAR_APART = 10.0
 # Exponent of t from which the time of a round grows; below it is noise.
 _LEAST_GROWTH = 0.1
+# Points of a chart of times, and how many rounds each averages where there are enough.
+_LEAST_TIMES = 10
+_MOST_TIMES = 120
+_ROUNDS_A_TIME = 5
 _DASHED = 1
 _DOTTED = 2
 
@@ -366,14 +370,16 @@ def _totals_at_lengths(runs: Mapping[int, Run], policy: str, index: int) -> Floa
 
 def _seconds(run: Run, index: int) -> Picture | None:
     """The time of a round; ``None`` where rounds were not timed."""
+    # Several rounds a point: one is timed too inexactly to be seen among others.
+    points = min(_MOST_TIMES, max(_LEAST_TIMES, run.rounds // _ROUNDS_A_TIME))
     series = []
     for policy, style in policy_styles(run.policies).items():
         try:
-            curve = seconds_curve(run, policy, index)
+            curve = seconds_curve(run, policy, index, points)
+            growth = growth_of(seconds_curve(run, policy, index))
         except StateError:  # a run may have been copied without its timings
             return None
         label = f"{policy}  {readable_seconds(run.seconds_per_round(policy, index))}"
-        growth = growth_of(curve)
         if growth >= _LEAST_GROWTH:
             label += f", {power_text(growth)}"
         series.append(Series(label, curve.rounds, curve.mean, style))

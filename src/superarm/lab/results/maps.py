@@ -64,7 +64,7 @@ def networks_picture(runs: Sequence[Run]) -> Picture | None:
     return Picture(
         name="networks",
         panels=tuple(panels),
-        caption="The best routes that were found; a disc is a start, a square a goal.",
+        caption="The best routes that were found; a disc marks a first road, a square a last one.",
         columns=2,
         key=tuple((colour, name) for name, colour in colours.items()),
     )
@@ -156,7 +156,7 @@ def _visits(run: Run, index: int, policies: Sequence[str]) -> Picture:
     for policy, count in counts.items():
         note = f"distinct edges: {np.count_nonzero(count):,}"
         panels.append(_Panel(policy, note, _layers(count, limits, (1.25, 4.0))))
-    ends = "; the disc is the start, the square the goal" if roads.ends else ""
+    ends = "; the disc marks the first road, the square the last" if roads.ends else ""
     return _trip_picture(
         run,
         index,

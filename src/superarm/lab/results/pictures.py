@@ -76,6 +76,7 @@ class Chart:
         from_zero: Whether heights count from 0; else only their differences matter.
         markers: Whether every point gets a dot.
         marks: Places on the x-axis to point out, by their labels.
+        x_places: Places of ticks on a linear x-axis; by default they are round numbers.
     """
 
     series: tuple[Series, ...]
@@ -89,6 +90,7 @@ class Chart:
     from_zero: bool = True
     markers: bool = False
     marks: Mapping[str, float] = field(default_factory=dict)
+    x_places: tuple[float, ...] = ()
 
     @property
     def description(self) -> str:
@@ -146,6 +148,8 @@ class Chart:
 
     def x_ticks(self) -> dict[float, str]:
         """Labels of the x-axis by their places."""
+        if self.x_places:
+            return {place: significant(place) for place in self.x_places}
         low, high = self.x_range()
         zero = self._log_zero()
         labels: dict[float, str] = {}

@@ -72,7 +72,7 @@ class Sharing(NamedTuple):
     independent: float = math.inf
 
 
-ALONE = Sharing()
+INDEPENDENT_SEEDS = Sharing()
 
 
 class Lead(NamedTuple):
@@ -140,7 +140,9 @@ class Lead(NamedTuple):
         return max(LEAST_SEEDS, seeds)
 
 
-def lead_of(values: Floats, *, scale: float = 0.0, sharing: Sharing = ALONE) -> Lead:
+def lead_of(
+    values: Floats, *, scale: float = 0.0, sharing: Sharing = INDEPENDENT_SEEDS
+) -> Lead:
     """Weigh one number per seed.
 
     Args:
@@ -251,7 +253,7 @@ def within_noise(
     *,
     comparisons: int = 1,
     scale: float = 0.0,
-    sharing: Sharing = ALONE,
+    sharing: Sharing = INDEPENDENT_SEEDS,
 ) -> bool:
     """Whether the mean of one difference per seed may be chance; always so for few seeds.
 

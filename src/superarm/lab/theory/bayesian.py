@@ -42,7 +42,7 @@ from superarm.core.inputs import (
 )
 
 from .arguments import as_rounds, evaluate
-from .compact_sets import CompactSet, confidence_parameter, log_whole
+from .compact_sets import CompactSet, confidence_parameter, log_ceiling
 
 BayesianAlgorithm = Literal["gp-ucb", "gp-bucb", "gp-ts"]
 
@@ -112,7 +112,7 @@ def bayesian_regret_bound(
             xi=xi,
             largest_variance=largest_variance,
         )
-        log_points = arms.dimension * log_whole(s)
+        log_points = arms.dimension * log_ceiling(s)
         discretisation = math.pi**2 / 3.0
     else:
         log_points = np.asarray(math.log(as_count(arms, "arms")))

@@ -245,7 +245,7 @@ class CompactSet:
         return conditions.required(growth, power=1.0 / math.e)
 
 
-def log_whole(s: Floats) -> Floats:
+def log_ceiling(s: Floats) -> Floats:
     """ln of the next whole number from e^s on, up to rounding.
 
     Above 2⁵³, where all floats are whole, s itself.
@@ -260,7 +260,7 @@ def log_whole(s: Floats) -> Floats:
     # e^s has about 15 digits: a whole number that it misses by less is meant.
     digits = np.maximum(s, 1.0)
     tolerance = 1e-14 * digits * size
-    is_whole = np.abs(size - nearest) <= tolerance
-    next_whole = np.where(is_whole, nearest, np.ceil(size))
-    log_next = np.log(np.maximum(1.0, next_whole))
+    is_integer = np.abs(size - nearest) <= tolerance
+    ceiling = np.where(is_integer, nearest, np.ceil(size))
+    log_next = np.log(np.maximum(1.0, ceiling))
     return np.where(s < largest, log_next, s)

@@ -142,9 +142,9 @@ class DriftingGrowth:
         if self.form == "printed":
             totals = (t / N + 1.0) * self._blocks[N]
         else:
-            whole_blocks = t // N
+            full_blocks = t // N
             remaining_rounds = t % N
-            totals = whole_blocks * self._blocks[N] + self._blocks[remaining_rounds]
+            totals = full_blocks * self._blocks[N] + self._blocks[remaining_rounds]
         return float(totals.min())
 
     @cached_property

@@ -191,7 +191,7 @@ class FiniteGP(FixedPosterior, Resumable):
         """
         return self._root_engine is not None or self.rank <= LARGEST_SAVED
 
-    def is_whole(self, arms: Arms) -> bool:
+    def has_all_arms(self, arms: Arms) -> bool:
         """Whether these are all arms of the set, in its order.
 
         Args:

@@ -45,7 +45,7 @@ from .loops import (
 )
 
 # Arms up to which all may be pending: one update of P costs n², which stays small.
-MOST_WHOLE = 256
+MOST_ALL_PENDING = 256
 # Arms up to which all are pending from the start, where loops are not compiled.
 MOST_AT_ONCE = 160
 # Noise, relative to the largest prior variance, below which nothing stays pending: columns of
@@ -99,7 +99,7 @@ class RootEngine:
         self._zeros = np.zeros(n)
         self._drawn = False  # whether joint draws were ever asked for
         # The arrays of ``loops.py``.
-        capacity = n if n <= MOST_WHOLE else PENDING
+        capacity = n if n <= MOST_ALL_PENDING else PENDING
         self._moments = np.stack([mean, variance])  # (2, n)
         self._base = np.zeros((capacity, n))
         self._columns = np.zeros((capacity, n))
@@ -188,7 +188,7 @@ class RootEngine:
         until_fold = state.scalar("until_fold")
         has_root = len(root) == n and root.shape[1] <= n
         has_rows = len(base) == size and len(columns) == size
-        all_pending = size == n and PENDING < n <= MOST_WHOLE
+        all_pending = size == n and PENDING < n <= MOST_ALL_PENDING
         is_distinct = len(set(pending.tolist())) == size
         has_room = size <= PENDING or all_pending
         # Where all arms are pending, some may not have been seen.
@@ -385,7 +385,7 @@ class RootEngine:
         """Make room among the pending: fold all of them in, or let all arms be pending."""
         self._fold()
         n = len(self._slot)
-        if not PENDING < n <= MOST_WHOLE or self._drawn:
+        if not PENDING < n <= MOST_ALL_PENDING or self._drawn:
             return
         np.matmul(self.root, self.root.T, out=self._base)
         self._columns[:] = self._base

@@ -151,7 +151,7 @@ def _refused_everywhere(
 def _check_ratio(ratio: Ratio, trips: list[Energies]) -> Finding | None:
     """What the typical ratio of a vehicle shows."""
     limits = KNOWN_VEHICLE if trips[0].known_vehicle else ANY_VEHICLE
-    if not ratio.whole:
+    if not ratio.full_trip:
         limits = ONLY_CLIMBS
     return _beyond_limits(ratio.value, len(trips), limits)
 

@@ -11,7 +11,7 @@ from superarm.core import Bools, Floats
 
 _DESCENT = 0.2  # share of what an edge moves: below it its ratio means nothing
 # The same of a trip: a heavy vehicle taken for a car gains more by descending.
-_WHOLE = 0.5
+_TRIP_DESCENT = 0.5
 # Of forecasts over the model's: a state that expects less is not used.
 _LEAST_LEARNED = 0.3
 _SLIP = 0.5  # share of a trip by which one energy may be a slip of the meter
@@ -22,7 +22,7 @@ class Ratio(NamedTuple):
     """Metered energy over forecast."""
 
     value: float
-    whole: bool  # of whole trips, or of climbs alone
+    full_trip: bool  # of full trips, or only of climbs
 
 
 class Energies(NamedTuple):
@@ -52,8 +52,8 @@ class Energies(NamedTuple):
         """
         total = float(self.model.sum())
         moved = float(_moved(total, float(self.stored.sum())))
-        is_whole = total > _WHOLE * moved
-        if is_whole:
+        is_full_trip = total > _TRIP_DESCENT * moved
+        if is_full_trip:
             metered = self.metered
             learned_share = max(self.forecast / total, _LEAST_LEARNED)
             expected = self.model * learned_share
@@ -66,7 +66,7 @@ class Energies(NamedTuple):
         counted = _without_slip(metered, expected)
         metered_total = metered[counted].sum()
         expected_total = expected[counted].sum()
-        return Ratio(float(metered_total / expected_total), is_whole)
+        return Ratio(float(metered_total / expected_total), is_full_trip)
 
 
 def _moved(model: Any, stored: Any) -> Any:
@@ -99,12 +99,12 @@ def typical_ratio(trips: Iterable[Energies]) -> Ratio:
         ratio = trip.ratio
         if ratio is None:
             continue
-        if ratio.whole:
+        if ratio.full_trip:
             of_trips.append(ratio.value)
         else:
             of_climbs.append(ratio.value)
     if of_trips:
-        return Ratio(float(np.median(of_trips)), whole=True)
+        return Ratio(float(np.median(of_trips)), full_trip=True)
     if of_climbs:
-        return Ratio(float(np.median(of_climbs)), whole=False)
-    return Ratio(1.0, whole=True)
+        return Ratio(float(np.median(of_climbs)), full_trip=False)
+    return Ratio(1.0, full_trip=True)

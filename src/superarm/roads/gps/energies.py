@@ -104,7 +104,7 @@ class _Boundaries(NamedTuple):
 
 def _sections_of(matched: MatchedTrace, boundaries: _Boundaries) -> list[_Span]:
     """Return the sections of all rows of whole edges."""
-    is_change = np.diff(matched.whole, prepend=False, append=False)
+    is_change = np.diff(matched.complete, prepend=False, append=False)
     changes = np.flatnonzero(is_change)
     rows = changes.reshape(-1, 2)  # where each begins and ends
     spans: list[_Span] = []

@@ -51,7 +51,7 @@ class MatchedTrace:
         edges: Numbers of the line graph, each a legal turn from the one before, (k,).
         enter: When each edge was entered, seconds on the trace's clock, (k,).
         leave: When each edge and the junction behind it were left, (k,).
-        whole: Whether an edge was driven from end to end, as far as points show; never the first and
+        complete: Whether an edge was driven from end to end, as far as points show; never the first and
             last edge, (k,).
         guessed: Whether no points are on an edge: it is on the shortest way between those that have
             some, (k,).
@@ -63,7 +63,7 @@ class MatchedTrace:
     edges: Ints
     enter: Floats
     leave: Floats
-    whole: Bools
+    complete: Bools
     guessed: Bools
     median: float
     worst: float
@@ -133,7 +133,7 @@ def match_trace(
         edges=np.array(route.edges[driven]),
         enter=crossed[:-1],
         leave=crossed[1:],
-        whole=~guessed & is_inner,
+        complete=~guessed & is_inner,
         guessed=guessed,
         median=float(np.median(projected.distance)),
         worst=float(projected.distance.max()),

@@ -135,6 +135,7 @@ def _speed_limits(streets: Streets, street: Ints) -> Floats:
 
 
 def _edge_ids(streets: Streets, street: Ints, is_back: Bools) -> tuple[str, ...]:
+    """Return an id for each edge, such as "r12", and "-r12" in the other direction, (m,)."""
     is_bridge = streets.bridge[street]
     is_ring = streets.road[street] == Road.RING
     sign = np.where(is_back, "-", "")

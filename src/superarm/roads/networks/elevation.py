@@ -119,8 +119,8 @@ class Tile:
         last = len(self.heights) - 1
         across = (lon - self.west) * last
         down = (self.south + 1 - lat) * last
-        column = _whole_steps(across, last)
-        row = _whole_steps(down, last)
+        column = _integer_steps(across, last)
+        row = _integer_steps(down, last)
         # Each of the four corners around a place, (…, 4): north-west, north-east, south-west, south-east.
         corner_rows = row[..., None] + (0, 0, 1, 1)
         corner_columns = column[..., None] + (0, 1, 0, 1)
@@ -137,7 +137,7 @@ class Tile:
         return heights
 
 
-def _whole_steps(steps: Floats, last: int) -> Ints:
+def _integer_steps(steps: Floats, last: int) -> Ints:
     """Return the grid line before each place; places on the last line belong to the one before."""
     lines = np.floor(steps)
     numbers: Ints = np.minimum(lines, last - 1).astype(np.intp)

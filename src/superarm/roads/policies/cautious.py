@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,13 @@ from superarm.oracles import ShortestPath, Trip
 from superarm.policies.answers import select
 from superarm.policies.index import MOST_PENDING, IndexPolicy
 from superarm.policies.scores import Expected
+
+
+class _Saving(NamedTuple):
+    """What one route saves over another, Wh."""
+
+    mean: float
+    std: float
 
 
 @register("policy", "cautious")
@@ -94,23 +102,24 @@ class CautiousPolicy(IndexPolicy):
             carry=self._ledger.carry(informed, posterior, offer),
         )
 
-    def _saving(self, offer: Offer, old: Ints, new: Ints) -> tuple[float, float]:
-        """Mean and standard deviation of what the new route is expected to save."""
+    def _saving(self, offer: Offer, old: Ints, new: Ints) -> _Saving:
+        """What the new route is expected to save."""
         # Roads of both routes cancel.
         only_old = np.setdiff1d(old, new)
         only_new = np.setdiff1d(new, old)
         roads = np.concatenate([only_old, only_new])
+        # Energy of the old route is saved, that of the new one is spent.
         counts = [len(only_old), len(only_new)]
         sign = np.repeat([1.0, -1.0], counts)
-        keys = self.posterior.keys(offer)[roads]
-        mean, cov = self.posterior.predict(keys, return_cov=True)
+        offered_keys = self.posterior.keys(offer)
+        mean, cov = self.posterior.predict(offered_keys[roads], return_cov=True)
         saved = float(sign @ mean)
         trip = offer.structure
         if isinstance(trip, Trip) and trip.turn_costs is not None:
             saved += self._saved_on_turns(trip.turn_costs, old, new)
         variance = sign @ cov @ sign
-        std = np.sqrt(max(variance, 0.0))
-        return saved, float(std)
+        std = np.sqrt(max(variance, 0.0))  # rounding may leave it below 0
+        return _Saving(saved, float(std))
 
     def _saved_on_turns(self, turn_costs: Floats, old: Ints, new: Ints) -> float:
         """What the turns of the new route cost less, Wh."""

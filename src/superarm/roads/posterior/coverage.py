@@ -1,14 +1,15 @@
-"""The coverage of recent forecasts, and how wide intervals must be for it.
+"""Coverage of recent forecasts, and interval widths that keep it at its nominal level.
 
-A score is |reward − mean| / standard deviation. The width of an interval is a quantile of the latest
-scores (conformal prediction), among which ``_PRIOR_SCORES`` of a normal, ``_WIDER`` than the model's,
-count from the start. Trips are not exchangeable: roads become known, traffic changes. So the level at
-which the quantile is taken is corrected after every trip, by ``_STEP`` of how far the share of misses
-was off (Gibbs and Candès, Adaptive Conformal Inference Under Distribution Shift, 2021): over T trips
-that share differs from the one promised by at most (1 + 1/step)/T, as long as no score is beyond the
-widest interval there is (at ``_HIGHEST``) or within the narrowest: the level then stays between −step
-and 1 + step by itself. Where scores are, it is clipped to that range: what no level could have changed
-does not influence intervals for long.
+A score is |reward − mean| / standard deviation. An interval's half-width is a quantile of the latest
+scores (conformal prediction). ``_PRIOR_SCORES`` scores of a normal, ``_WIDER`` than the model's, count
+from the start.
+
+Trips are not exchangeable: the model learns roads, and traffic changes. So after every trip, the level
+of the quantile moves by ``_STEP`` times the error of the miss rate [Gibbs and Candès, Adaptive
+Conformal Inference Under Distribution Shift, 2021]. Over T trips the miss rate then differs from the
+nominal one by at most (1 + 1/step)/T, if no score lies beyond the widest interval (at ``_HIGHEST``) or
+within the narrowest. Under that condition the level stays between −step and 1 + step. Otherwise it is
+clipped to that range, so that scores no level could cover do not distort intervals for long.
 """
 
 from __future__ import annotations

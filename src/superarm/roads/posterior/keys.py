@@ -49,8 +49,8 @@ def _check_numbers(rows: Floats, column: Column, count: int, what: str) -> None:
     """Raise :class:`UnknownArmError` where a column does not hold numbers below ``count``."""
     values = rows[:, column]
     in_range = (values >= 0.0) & (values < count)
-    is_whole = values == np.floor(values)
-    is_wrong = ~(in_range & is_whole)
+    is_integer = values == np.floor(values)
+    is_wrong = ~(in_range & is_integer)
     if is_wrong.any():
         row = int(is_wrong.argmax())
         raise UnknownArmError(

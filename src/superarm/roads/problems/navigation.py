@@ -227,16 +227,16 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
     def _model_features(self) -> FeatureKernels:
         """The model's k_f and k′_f: by default the truth."""
         near: Any = self.model_graph_lengthscales
-        alone: Any = self.model_feature_lengthscales
+        features_only: Any = self.model_feature_lengthscales
         share: Any = self.model_graph_share
         true = self._true_features
         if near is None:
             near = true.near
-        if alone is None:
-            alone = true.alone
+        if features_only is None:
+            features_only = true.features_only
         if share is None:
             share = true.share
-        return as_feature_kernels(near, alone, share, prefix="model_")
+        return as_feature_kernels(near, features_only, share, prefix="model_")
 
     # The truth is drawn when it is first asked for: its factor takes seconds on a large network.
 

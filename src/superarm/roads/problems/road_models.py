@@ -58,7 +58,7 @@ class FeatureKernels(NamedTuple):
 
     near: Lengthscale | None = None
     """Lengthscales of k_f, in the product with k_G; by default those of the model."""
-    alone: Lengthscale | None = None
+    features_only: Lengthscale | None = None
     """Lengthscales of k′_f."""
     share: float = 0.5
     """Share of the prior variance that k_G·k_f has: σ_f² = s·σ₀² and σ′_f² = (1 − s)·σ₀²."""
@@ -67,9 +67,12 @@ class FeatureKernels(NamedTuple):
     def description(self) -> str:
         """How a report describes them."""
         near = _in_words(self.near)
-        alone = _in_words(self.alone)
+        features_only = _in_words(self.features_only)
         share = f"{100.0 * self.share:g} % of the prior variance"
-        return f"k_G·k_f with {share} and lengthscales {near}; k′_f with the rest and lengthscales {alone}"
+        return (
+            f"k_G·k_f with {share} and lengthscales {near}; "
+            f"k′_f with the rest and lengthscales {features_only}"
+        )
 
 
 EQUAL_KERNELS = FeatureKernels()
@@ -85,13 +88,13 @@ def _in_words(scales: Lengthscale | None) -> str:
 
 
 def as_feature_kernels(
-    near: Any, alone: Any, share: Any, prefix: str = ""
+    near: Any, features_only: Any, share: Any, prefix: str = ""
 ) -> FeatureKernels:
     """Checked lengthscales of k_f and k′_f, each one number or one per feature, and the share.
 
     Args:
         near: Lengthscales of k_f, over length, speed limit and incline; ``None`` for the common one.
-        alone: Lengthscales of k′_f, likewise.
+        features_only: Lengthscales of k′_f, likewise.
         share: Share of the prior variance that k_G·k_f has, above 0 and below 1.
         prefix: Prefix of the parameters' names in an error.
     """
@@ -101,8 +104,10 @@ def as_feature_kernels(
             f"{prefix}graph_share must lie strictly between 0 and 1, got {part:g}"
         )
     near_scales = _as_lengthscales(near, f"{prefix}graph_lengthscales")
-    alone_scales = _as_lengthscales(alone, f"{prefix}feature_lengthscales")
-    return FeatureKernels(near_scales, alone_scales, part)
+    features_only_scales = _as_lengthscales(
+        features_only, f"{prefix}feature_lengthscales"
+    )
+    return FeatureKernels(near_scales, features_only_scales, part)
 
 
 def _as_lengthscales(value: Any, name: str) -> Lengthscale | None:
@@ -152,19 +157,21 @@ def road_kernel(
         features: Lengthscales of k_f and of k′_f, and the share s.
     """
     near_lengthscale = lengthscale if features.near is None else features.near
-    alone_lengthscale = lengthscale if features.alone is None else features.alone
+    features_only_lengthscale = features.features_only
+    if features_only_lengthscale is None:
+        features_only_lengthscale = lengthscale
     near_variance = features.share * variance
-    alone_variance = (1.0 - features.share) * variance
+    features_only_variance = (1.0 - features.share) * variance
     graph_kernel = _graph_kernel(graph, normalisation)
     near = graph_kernel.clone_with_theta([np.log(near_variance)])
     alike = Matern(nu=2.5, lengthscale=near_lengthscale, columns=_FEATURE_COLUMNS)
-    alone = Matern(
+    features_only = Matern(
         nu=2.5,
-        lengthscale=alone_lengthscale,
+        lengthscale=features_only_lengthscale,
         columns=_FEATURE_COLUMNS,
-        variance=alone_variance,
+        variance=features_only_variance,
     )
-    return near * alike + alone
+    return near * alike + features_only
 
 
 @lru_cache(maxsize=2)

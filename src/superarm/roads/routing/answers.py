@@ -328,8 +328,8 @@ def _cut(course: Points, first_share: float, last_share: float) -> Points:
     steps = np.abs(np.diff(course))
     along = np.concatenate([[0.0], np.cumsum(steps)])
     total = along[-1]
-    is_whole = first_share == 0.0 and last_share == 1.0
-    if is_whole or total == 0.0:
+    is_full_edge = first_share == 0.0 and last_share == 1.0
+    if is_full_edge or total == 0.0:
         return course
     along /= total
     is_between = along > first_share

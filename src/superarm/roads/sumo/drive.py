@@ -156,8 +156,8 @@ class Drive:
     def _even_inclines(self, pieces: _Pieces, rise: Floats) -> Floats:
         """Return sin α of every piece, (p,), such that an edge driven to its end has all its rise."""
         edges = len(self.left)
-        whole_rise = as_vector(rise, "rise", edges)
-        driven_rise = whole_rise * self.driven
+        edge_rise = as_vector(rise, "rise", edges)
+        driven_rise = edge_rise * self.driven
         speed = self.speeds[1:][pieces.step]
         metres = pieces.seconds * speed * pieces.on_edge
         edge_metres = np.bincount(pieces.edge, metres, edges)

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -107,42 +107,61 @@ def _greedy_by_covariance(
     kernel: Covariance, rows: Floats, count: int, noise: float
 ) -> GreedyGain:
     """O(count · m²): updates the posterior covariance [chowdhury2017kernelized, eq. 20]."""
-    positions = np.empty(count, dtype=np.intp)
-    gains = np.zeros(count + 1)
     cov = np.array(kernel(rows))  # (m, m)
-    variances = cov.diagonal()  # a view
-    for step in range(count):
-        best = int(np.argmax(variances))
-        variance = max(0.0, float(variances[best]))
-        positions[step] = best
-        information = 0.5 * math.log1p(variance / noise)
-        gains[step + 1] = gains[step] + information
+    variances = cov.diagonal()  # a view, which every update of ``cov`` changes
+
+    def observe(step: int, best: int, variance: float) -> None:
+        nonlocal cov
         column = cov[:, best].copy()
         scaled = column / (noise + variance)
         cov -= np.outer(column, scaled)
-    return GreedyGain(positions, gains)
+
+    return _choose_most_uncertain(variances, count, noise, observe)
 
 
 def _greedy_by_rows(
     kernel: Covariance, rows: Floats, count: int, noise: float
 ) -> GreedyGain:
     """O(count² · m): stores one solved row per choice, cov = K − WᵀW."""
-    positions = np.empty(count, dtype=np.intp)
-    gains = np.zeros(count + 1)
     W = np.empty((count, len(rows)))
     variances = np.array(kernel.diag(rows))
-    for step in range(count):
-        best = int(np.argmax(variances))
-        variance = max(0.0, float(variances[best]))
-        positions[step] = best
-        information = 0.5 * math.log1p(variance / noise)
-        gains[step + 1] = gains[step] + information
+
+    def observe(step: int, best: int, variance: float) -> None:
+        nonlocal variances
         prior = _prior_column(kernel, rows, best)
         solved = W[:step]
         column = prior - solved[:, best] @ solved
         new_row = column / math.sqrt(noise + variance)
         W[step] = new_row
         variances -= new_row**2
+
+    return _choose_most_uncertain(variances, count, noise, observe)
+
+
+def _choose_most_uncertain(
+    variances: Floats,
+    count: int,
+    noise: float,
+    observe: Callable[[int, int, float], None],
+) -> GreedyGain:
+    """Choose the candidate of largest variance, again and again.
+
+    Args:
+        variances: Posterior variances of all candidates, (m,).
+        count: How many candidates to choose.
+        noise: λ.
+        observe: Updates ``variances`` in place after a choice: its number from 0, the candidate, and
+            the variance of that candidate.
+    """
+    positions = np.empty(count, dtype=np.intp)
+    gains = np.zeros(count + 1)
+    for step in range(count):
+        best = int(np.argmax(variances))
+        variance = max(0.0, float(variances[best]))
+        positions[step] = best
+        information = 0.5 * math.log1p(variance / noise)
+        gains[step + 1] = gains[step] + information
+        observe(step, best, variance)
     return GreedyGain(positions, gains)
 
 
