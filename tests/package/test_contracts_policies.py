@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -193,15 +195,30 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
+def first_of_each_name() -> list[Any]:
+    """All policies; a further case of a policy is marked ``thorough``."""
+    names: set[str] = set()
+    cases = []
+    for spec, problem in POLICIES:
+        is_further = spec["name"] in names
+        names.add(spec["name"])
+        marks = [pytest.mark.thorough] if is_further else []
+        case_id = f"{label(spec)}, {problem['name']}"
+        cases.append(pytest.param((spec, problem), marks=marks, id=case_id))
+    return cases
+
+
+@cache
+def problem_of(spec: str) -> Any:
+    """A problem, which no policy can change: its offers depend on seed and step alone."""
+    return registry.build("problem", json.loads(spec), seed=3, horizon=100)
+
+
 class TestPolicies(PolicyContract):
-    @pytest.fixture(
-        autouse=True,
-        params=POLICIES,
-        ids=lambda pair: f"{label(pair[0])}, {pair[1]['name']}",
-    )
+    @pytest.fixture(autouse=True, params=first_of_each_name())
     def _part(self, request: pytest.FixtureRequest) -> None:
         self.spec, problem = request.param
-        self.problem = registry.build("problem", problem, seed=3, horizon=100)
+        self.problem = problem_of(json.dumps(problem))
         self.learns = self.spec["name"] not in NOT_LEARNING
 
     def make_policy(self) -> Policy:

@@ -144,6 +144,18 @@ def test_one_super_arm_is_certain() -> None:
         policy.decide(offer_of(available=np.arange(5) > 0), np.random.default_rng(0))
 
 
+def test_super_arms_beyond_counting_have_propensity_0_or_that_of_the_policy() -> None:
+    """C(1100, 550) is above 10³⁰⁸, so that ε/C is below every float."""
+    rows = np.random.default_rng(0).random((1100, 2))
+    offer = Offer(step=1, arms=Arms.numbered(rows))
+    policy = Exploring(policy=index_policy(oracle=TopK(k=550)), epsilon=0.5)
+    propensities = set()
+    for seed in range(20):  # all alike in one of 2¹⁹ cases
+        decision = policy.decide(offer, np.random.default_rng(seed))
+        propensities.add(decision.propensity)
+    assert propensities == {0.0, 0.5}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

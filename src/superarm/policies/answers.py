@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -144,7 +145,10 @@ def uniform_propensity(
     """
     if not is_feasible(offer, positions, k):
         return 0.0
-    return chance / count_super_arms(offer, k)
+    count = count_super_arms(offer, k)
+    if count > sys.float_info.max:
+        return 0.0  # less than any float
+    return chance / count
 
 
 def uniform_inclusion(offer: Offer, k: int, chance: float = 1) -> Floats:
