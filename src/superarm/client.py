@@ -37,14 +37,15 @@ from superarm.core.errors import (
 )
 from superarm.core.inputs import as_number
 from superarm.core.serialization import to_json
-from superarm.live.answers import Answer, Forecast, Recorded, Status, Tell
+from superarm.live.answers import Answer, DecisionDetails, Forecast, Tell
 from superarm.live.arms import as_arms, is_list_of_ids, plain_id
-from superarm.live.challenger import ShadowReport
+from superarm.live.decisions import Status
 from superarm.live.events import Event, Kind
 from superarm.live.explain import ArmReasons, Explanation, Teacher
 from superarm.live.journal import StorageError
 from superarm.live.off_policy import Estimate
 from superarm.live.refit import Refit
+from superarm.live.shadow_report import ShadowReport
 from superarm.live.spec import BanditSpec
 
 if TYPE_CHECKING:
@@ -442,7 +443,7 @@ class RemoteBandit(Displayable):
         decisions: list[str] = self._request("GET", "pending")["decisions"]
         return decisions
 
-    def decision(self, decision_id: str) -> Recorded:
+    def decision(self, decision_id: str) -> DecisionDetails:
         """A decision of any age, and what became of it.
 
         Args:
@@ -450,7 +451,9 @@ class RemoteBandit(Displayable):
         """
         details = self._decision_request("GET", decision_id, "")
         status = Status(details["status"])
-        return Recorded(_answer(details), status, details["time"], details["awaiting"])
+        return DecisionDetails(
+            _answer(details), status, details["time"], details["awaiting"]
+        )
 
     def predict(self, arms: Any = None, *, time: float | None = None) -> Forecast:
         """Mean and standard deviation of arms, in the order in which they are given.

@@ -18,7 +18,8 @@ from superarm.core.registry import spec_of
 from superarm.core.tables import Encoding
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, BanditSpec, Storage, create_bandit
-from superarm.live.answers import Status, Tell
+from superarm.live.answers import Tell
+from superarm.live.decisions import Status
 from superarm.live.events import Kind
 from superarm.live.journal import StorageError
 from superarm.oracles import TopK

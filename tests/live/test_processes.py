@@ -220,7 +220,7 @@ def check_nothing_is_lost(url: str, told: dict[str, dict[str, float]]) -> None:
         assert set(decided.values()) == {1}
         assert set(observed.values()) == {1}
         assert bandit.verify().same
-        fold = Fold(bandit._log)
+        fold = Fold(bandit._journal)
         fold.catch_up()
         arms = Arms(ids=list(MENU), features=list(MENU.values()))
         offer = fold.offer(arms)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, NamedTuple, Self
-
-import numpy as np
 
 from superarm.core import Floats, Guarantee
 from superarm.core.display import Displayable
 
 from .arms import ArmId
-from .fold import Asked
+from .decisions import DecisionRecord, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,22 +33,17 @@ class Answer(Displayable):
     """How near to the best super arm the oracle's selection is, by the indices of the arms."""
 
     @classmethod
-    def of(cls, asked: Asked) -> Self:
+    def of(cls, record: DecisionRecord) -> Self:
         """The answer to an ask.
 
         Args:
-            asked: The decision, as it is in the journal.
+            record: The decision.
         """
-        decision = asked.decision
-        ids: Any = decision.ids(asked.offer)
-        action = decision.action
-        if isinstance(action, np.ndarray) and np.array_equal(
-            action, decision.positions
-        ):
-            action = ids  # the arms themselves are the action
+        decision = record.decision
+        ids: Any = decision.ids(record.offer)
         return cls(
-            id=asked.id,
-            action=action,
+            id=record.id,
+            action=record.action,
             arms=ids,
             mean=_by_id(ids, decision.mean),
             std=_by_id(ids, decision.std),
@@ -72,22 +64,7 @@ class Forecast(Displayable):
     """Standard deviation of each expected reward, (n,); ``None`` if the policy has none."""
 
 
-class Status(StrEnum):
-    """What became of a decision."""
-
-    PENDING = "pending"
-    """It awaits all of its rewards."""
-    DEFERRED = "deferred"
-    """It awaits rewards only once it is activated; those that come nevertheless are learned."""
-    PARTIAL = "partial"
-    """It awaits some of its rewards."""
-    REWARDED = "rewarded"
-    """All its rewards are known."""
-    ABANDONED = "abandoned"
-    """It was abandoned before all rewards were known; some may have come later."""
-
-
-class Recorded(NamedTuple):
+class DecisionDetails(NamedTuple):
     """A decision of the journal, and what became of it."""
 
     answer: Answer

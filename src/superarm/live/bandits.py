@@ -10,7 +10,8 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from superarm.core.errors import ConflictError, NotFoundError
 
 from .bandit import Bandit
-from .events import Event, Kind, encode_body
+from .codec import encode_body
+from .events import Event, Kind
 from .names import require_name
 from .spec import BanditSpec
 from .storage import Storage, open_storage

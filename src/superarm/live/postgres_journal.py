@@ -17,7 +17,8 @@ from psycopg.errors import DuplicateTable, UniqueViolation
 
 from superarm.core.errors import InputError, StateError
 
-from .events import Event, encode_body
+from .codec import encode_body
+from .events import Event
 from .journal import (
     SCHEMA,
     Append,

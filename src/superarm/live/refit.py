@@ -16,7 +16,7 @@ from superarm.core.streams import stream
 from superarm.policies.exploring import index_policy_of
 from superarm.posteriors.fitting import fit_kernel
 
-from .fold import Lesson
+from .observations import Observation
 from .spec import BanditSpec
 
 _ROLE = "refit"
@@ -33,14 +33,14 @@ class Refit(NamedTuple):
 
 
 def fit_policy(
-    policy: object, spec: BanditSpec, lessons: Iterable[Lesson], seq: int
+    policy: object, spec: BanditSpec, observations: Iterable[Observation], seq: int
 ) -> Refit:
     """Fit kernel, noise and, where it is a number, the mean of a policy's posterior.
 
     Args:
         policy: The policy.
         spec: The bandit's spec.
-        lessons: Everything that was learned.
+        observations: Everything that was learned.
         seq: The number of the event that will record the fit.
     """
     learner = index_policy_of(policy)
@@ -55,7 +55,7 @@ def fit_policy(
             f"{type(posterior).__name__} has a drift, which must be fitted with the kernel; "
             "wrap the posterior in Refitting"
         )
-    keys, rewards = _data(posterior, lessons)
+    keys, rewards = _data(posterior, observations)
     fixed_arms = parameters.get("arms")
     rows = keys if fixed_arms is None else np.asarray(fixed_arms)[keys]
     mean = parameters.get("mean", 0.0)
@@ -87,13 +87,17 @@ def fit_policy(
     return Refit(result.log_marginal_likelihood, fitted_spec)
 
 
-def _data(posterior: Any, lessons: Iterable[Lesson]) -> tuple[NDArray[Any], Floats]:
+def _data(
+    posterior: Any, observations: Iterable[Observation]
+) -> tuple[NDArray[Any], Floats]:
     """Keys and rewards of everything that was learned."""
     keys: list[NDArray[Any]] = []
     rewards: list[Floats] = []
-    for lesson in lessons:
-        keys.append(posterior.keys(lesson.offer)[lesson.feedback.positions])
-        rewards.append(lesson.feedback.rewards)
+    for observation in observations:
+        feedback = observation.feedback
+        offered_keys = posterior.keys(observation.offer)
+        keys.append(offered_keys[feedback.positions])
+        rewards.append(feedback.rewards)
     if not keys:
         raise InputError(
             "no rewards are recorded yet; call tell() or observe() before refit()"

@@ -8,7 +8,8 @@ from typing import Any
 
 from superarm.core.errors import StateError
 
-from .events import Event, Kind, decode_body
+from .codec import decode_body
+from .events import Event, Kind
 from .journal import BanditRow, Snapshot, TokenRow
 from .journal_check import find_problems
 

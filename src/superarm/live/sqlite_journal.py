@@ -22,7 +22,8 @@ from uuid import uuid4
 from superarm.core.errors import ConflictError, FileError, InputError, StateError
 from superarm.core.files import open_locked, require_regular
 
-from .events import Event, encode_body
+from .codec import encode_body
+from .events import Event
 from .journal import (
     SCHEMA,
     Append,
