@@ -17,11 +17,12 @@ from superarm.core.errors import ConflictError, InputError, NotFoundError
 from superarm.core.registry import spec_of
 from superarm.core.tables import Encoding
 from superarm.kernels import SquaredExponential
-from superarm.live import Bandit, BanditSpec, Storage, create_bandit
+from superarm.live import BanditSpec, Storage, create_bandit
 from superarm.live.answers import Tell
 from superarm.live.decisions import Status
 from superarm.live.events import Kind
 from superarm.live.journal import StorageError
+from superarm.live.verbs import BanditVerbs
 from superarm.oracles import TopK
 from superarm.policies import Exploring, IndexPolicy
 from superarm.posteriors import StreamingGP
@@ -53,10 +54,7 @@ def client(storage: Storage) -> Iterator[Client]:
         yield connected
 
 
-AnyBandit = Bandit | RemoteBandit
-
-
-def play(bandit: AnyBandit) -> list[Any]:
+def play(bandit: BanditVerbs) -> list[Any]:
     """A program that uses every verb; returns whatever it learned from the bandit."""
     seen: list[Any] = []
     rng = np.random.default_rng(5)
@@ -93,7 +91,7 @@ def play(bandit: AnyBandit) -> list[Any]:
     return seen
 
 
-def play_challenger(bandit: AnyBandit) -> list[Any]:
+def play_challenger(bandit: BanditVerbs) -> list[Any]:
     """Start, compare, end and switch to a challenger; returns the reports."""
     reports: list[Any] = []
     bandit.respecify(Exploring(policy=policy(), epsilon=0.5))
