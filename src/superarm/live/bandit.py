@@ -188,7 +188,7 @@ class Bandit(Displayable, BanditVerbs):
                 earlier = self._current.find_event(fold, key)
             if earlier is not None:
                 check_same(earlier, body, f"rewards of decision {tell.decision!r}")
-                return Receipt(False, self._journal.barrier())
+                return self._no_change()
             event = fold.next_event(Kind.OBSERVED, key, body)
             return Receipt(True, self._current.record(fold, event))
 
@@ -216,12 +216,16 @@ class Bandit(Displayable, BanditVerbs):
             earlier = self._current.find_event(fold, key)
             if earlier is not None:
                 check_same(earlier, request, f"observation {number!r}")
-                receipt = Receipt(False, self._journal.barrier())
+                receipt = self._no_change()
             else:
                 body = {**request, "step": offer.step}
                 event = fold.next_event(Kind.HISTORY, key, body)
                 receipt = Receipt(True, self._current.record(fold, event, offered))
         return receipt.wait()
+
+    def _no_change(self) -> Receipt:
+        """A request that changes nothing. What was recorded before it must be durable, too."""
+        return Receipt(False, self._journal.barrier())
 
     # --- decisions without rewards -----------------------------------------------------------
 
@@ -231,9 +235,10 @@ class Bandit(Displayable, BanditVerbs):
         with self._current.locked() as fold:
             self._current.decision(fold, decision_id)  # raises if there is none
             if decision_id in fold.open:
-                receipt = Receipt(True, self._record_abandoned(fold, decision_id))
+                durable = self._record_abandoned(fold, decision_id)
+                receipt = Receipt(True, durable)
             else:
-                receipt = Receipt(False, self._journal.barrier())
+                receipt = self._no_change()
         return receipt.wait()
 
     def _record_abandoned(self, fold: Fold, decision_id: str) -> Future[None]:
@@ -253,7 +258,7 @@ class Bandit(Displayable, BanditVerbs):
                 event = fold.next_event(Kind.ACTIVATED, key, body)
                 receipt = Receipt(True, self._current.record(fold, event))
             else:
-                receipt = Receipt(False, self._journal.barrier())
+                receipt = self._no_change()
         return receipt.wait()
 
     # --- changes of the bandit itself --------------------------------------------------------

@@ -61,6 +61,7 @@ class Challenger:
                 raise self._failure from error
 
     def _follow(self, event: Event) -> None:
+        # It decides from what was known before the event.
         if event.kind in SPEC_KINDS:
             spec = BanditSpec.from_json(event.body["spec"])
             self._acting = spec.build_policy()
@@ -70,9 +71,7 @@ class Challenger:
         if event.kind is Kind.OBSERVED:
             self._note_rewards(event)
         elif event.kind is Kind.ABANDONED:
-            comparison = self._comparisons.get(event.body["decision"])
-            if comparison is not None:
-                comparison.is_abandoned = True
+            self._note_abandonment(event)
 
     # --- decisions -------------------------------------------------------------------------
 
@@ -144,6 +143,11 @@ class Challenger:
             if inclusion is not None:
                 comparison.expected = float(inclusion @ mean)
         comparison.expected_of_chosen = float(mean[chosen.positions].sum())
+
+    def _note_abandonment(self, event: Event) -> None:
+        comparison = self._comparisons.get(event.body["decision"])
+        if comparison is not None:
+            comparison.is_abandoned = True
 
     def _note_rewards(self, event: Event) -> None:
         comparison = self._comparisons.get(event.body["decision"])

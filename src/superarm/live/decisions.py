@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from superarm.core import Decision, Feedback, Offer
+from superarm.core import Decision, Feedback, Floats, Offer
 from superarm.core.errors import InputError, NotFoundError
 
 _MOST_IN_MESSAGE = 9  # ids of arms
@@ -101,6 +101,16 @@ def decision_status(
     if is_deferred:
         return Status.DEFERRED
     return Status.PENDING
+
+
+def value_at(values: Floats | None, place: int) -> float | None:
+    """The value of one chosen arm; ``None`` if there are no values.
+
+    Args:
+        values: Values of the chosen arms, (k,), such as a decision's means.
+        place: The place of the arm among them.
+    """
+    return None if values is None else float(values[place])
 
 
 def no_decision(decision_id: str) -> NotFoundError:

@@ -18,7 +18,7 @@ from superarm.posteriors.drifting.keys import rows_of, times_of
 
 from .arms import ArmId
 from .bandit_journal import BanditJournal
-from .decisions import DecisionRecord, no_decision
+from .decisions import DecisionRecord, no_decision, value_at
 from .event_keys import decided_key
 from .fold import Fold
 from .observations import Observation
@@ -75,35 +75,41 @@ def explain(journal: BanditJournal, decision_id: str) -> Explanation:
         decision_id: The id of the decision.
     """
     fold, record = _as_of(journal, decision_id)
+    runner_up = _runner_up(fold, record)
+    runner_up_ids: Any = []
+    margin = None
+    if runner_up is not None:
+        runner_up_ids = runner_up.ids(record.offer)
+        margin = _total(record.decision) - _total(runner_up)
+    return Explanation(
+        decision=decision_id,
+        arms=_reasons(fold, record),
+        runner_up=runner_up_ids,
+        margin=margin,
+    )
+
+
+def _reasons(fold: Fold, record: DecisionRecord) -> list[ArmReasons]:
+    """Why each of the arms was chosen."""
     decision = record.decision
     ids: Any = decision.ids(record.offer)
     observations = list(fold.reader.observations(last=fold.seq))
-    columns = _column_effects(fold, record)
+    effects = _column_effects(fold, record)
     reasons = []
-    for place, arm in enumerate(ids):
-        position = int(decision.positions[place])
-        effect = columns.get(position)
+    for place, position in enumerate(decision.positions.tolist()):
+        effect = effects.get(position)
         reasons.append(
             ArmReasons(
-                arm=arm,
-                mean=_value_or_none(decision.mean, place),
-                std=_value_or_none(decision.std, place),
-                index=_value_or_none(decision.desirability, place),
+                arm=ids[place],
+                mean=value_at(decision.mean, place),
+                std=value_at(decision.std, place),
+                index=value_at(decision.desirability, place),
                 teachers=_teachers(fold, record.offer, position, observations),
                 column=None if effect is None else effect.column,
                 effect=None if effect is None else effect.change,
             )
         )
-    runner_up = _runner_up(fold, record)
-    margin = None
-    others: list[ArmId] = []
-    if runner_up is not None:
-        other_ids: Any = runner_up.ids(record.offer)
-        others = other_ids
-        margin = _total(decision) - _total(runner_up)
-    return Explanation(
-        decision=decision_id, arms=reasons, runner_up=others, margin=margin
-    )
+    return reasons
 
 
 def _as_of(journal: BanditJournal, decision_id: str) -> tuple[Fold, DecisionRecord]:
@@ -116,10 +122,6 @@ def _as_of(journal: BanditJournal, decision_id: str) -> tuple[Fold, DecisionReco
     for earlier in journal.events(last=event.seq - 1):
         fold.apply(earlier)
     return fold, fold.reader.decision(event)
-
-
-def _value_or_none(values: Floats | None, place: int) -> float | None:
-    return None if values is None else float(values[place])
 
 
 def _total(decision: Decision) -> float:
@@ -226,6 +228,8 @@ def _rows(posterior: Any, offer: Offer) -> Floats:
 
 
 class _Effect(NamedTuple):
+    """What a column contributes to the mean of an arm."""
+
     column: str
     change: float
 
@@ -242,19 +246,23 @@ def _column_effects(fold: Fold, record: DecisionRecord) -> dict[int, _Effect]:
     features = offer.arms.features
     average = features.mean(axis=0)
     means = policy.beliefs(offer).mean
-    names = _column_names(fold, features.shape[1])
     effects: dict[int, _Effect] = {}
-    for column, name in enumerate(names):
-        changed = features.copy()
-        changed[:, column] = average[column]
-        arms = Arms(ids=offer.arms.ids, features=changed)
-        without_column = policy.beliefs(replace(offer, arms=arms)).mean
+    for column, name in enumerate(_column_names(fold, features.shape[1])):
+        without_column = _with_constant(offer, column, average[column])
+        averaged_means = policy.beliefs(without_column).mean
         for position in record.decision.positions.tolist():
-            change = float(means[position] - without_column[position])
+            change = float(means[position] - averaged_means[position])
             strongest = effects.get(position, _NO_EFFECT)
             if abs(change) > abs(strongest.change):
                 effects[position] = _Effect(name, change)
     return effects
+
+
+def _with_constant(offer: Offer, column: int, value: float) -> Offer:
+    """The same offer, with one value in a column of all arms."""
+    features = offer.arms.features.copy()
+    features[:, column] = value
+    return replace(offer, arms=Arms(ids=offer.arms.ids, features=features))
 
 
 def _has_fixed_arms(policy: object) -> bool:

@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from superarm.core import Arms, Floats
+from superarm.core import Arms
 from superarm.core.errors import InputError
 from superarm.core.serialization import to_json
 
 from .bandit_journal import BanditJournal
 from .codec import readable_json
+from .decisions import value_at
 from .event_reader import feedback_of
 from .events import Event, Kind
 from .outcomes import Outcome, Outcomes
@@ -141,18 +142,14 @@ def _write_choices(table: TableWriter, outcome: Outcome) -> None:
                 place,
                 str(ids[place]),
                 position,
-                _value_or_none(decision.mean, place),
-                _value_or_none(decision.std, place),
-                _value_or_none(decision.desirability, place),
+                value_at(decision.mean, place),
+                value_at(decision.std, place),
+                value_at(decision.desirability, place),
                 None if known is None else known.reward,
                 None if known is None else known.noise_variance,
                 None if known is None else known.observed_at,
             ]
         )
-
-
-def _value_or_none(values: Floats | None, place: int) -> float | None:
-    return None if values is None else float(values[place])
 
 
 def _write_history(table: TableWriter, event: Event, arms: Arms) -> None:
@@ -168,7 +165,7 @@ def _write_history(table: TableWriter, event: Event, arms: Arms) -> None:
                 body["time"],
                 str(arms.ids[position]),
                 float(feedback.rewards[place]),
-                _value_or_none(feedback.noise_variance, place),
+                value_at(feedback.noise_variance, place),
             ]
         )
 
