@@ -270,14 +270,15 @@ def check_numbers(appends: Sequence[Append], last_seq: Callable[[int], int]) -> 
         appends: The events to store; those of one bandit in order.
         last_seq: The number of a bandit's last event in the journal.
     """
-    last: dict[int, int] = {}
+    last_seqs: dict[int, int] = {}  # by bandit, these events included
     for append in appends:
+        bandit = append.bandit
         for event in append.events:
-            if append.bandit not in last:
-                last[append.bandit] = last_seq(append.bandit)
-            if event.seq != last[append.bandit] + 1:
+            if bandit not in last_seqs:
+                last_seqs[bandit] = last_seq(bandit)
+            if event.seq != last_seqs[bandit] + 1:
                 raise stale_owner()
-            last[append.bandit] = event.seq
+            last_seqs[bandit] = event.seq
 
 
 # --- messages that every journal needs -----------------------------------------------------
