@@ -159,10 +159,10 @@ class Bandit(Displayable, BanditVerbs):
         outcomes = [outcome_of(receipt) for receipt in receipts]
         for place, outcome in enumerate(outcomes):
             if isinstance(outcome, StaleOwnerError):
-                outcomes[place] = self._tell_alone(all_tells[place])
+                outcomes[place] = self._retry_tell(all_tells[place])
         return outcomes
 
-    def _tell_alone(self, tell: Tell) -> bool | SuperarmError:
+    def _retry_tell(self, tell: Tell) -> bool | SuperarmError:
         try:
             return self.tell(
                 tell.decision,
@@ -184,7 +184,7 @@ class Bandit(Displayable, BanditVerbs):
             key = observed_key(tell.decision, feedback, observation_id)
             body = {"decision": tell.decision, "feedback": to_json(feedback)}
             earlier = None
-            if not fold.is_untouched(tell.decision):
+            if not fold.awaits_all_rewards(tell.decision):
                 earlier = self._current.find_event(fold, key)
             if earlier is not None:
                 check_same(earlier, body, f"rewards of decision {tell.decision!r}")

@@ -72,10 +72,10 @@ class BanditJournal:
                 self._arms.move_to_end(name)
                 return self._arms[name]
         arms = arms_from_bytes(self._journal.blob(name))
-        self.remember_arms(name, arms)
+        self.cache_arms(name, arms)
         return arms
 
-    def remember_arms(self, name: str, arms: Arms) -> None:
+    def cache_arms(self, name: str, arms: Arms) -> None:
         """Cache arms under the hash of their blob.
 
         Args:
@@ -117,11 +117,11 @@ class BanditJournal:
         """Wait until every queued event is durable."""
         self.barrier().result()
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Wait until every queued event is durable or has failed."""
         with self._lock:
-            is_settled = not self._queued
-        if not is_settled:
+            has_queued = bool(self._queued)
+        if has_queued:
             with suppress(SuperarmError):
                 self.flush()
 

@@ -53,7 +53,7 @@ class CurrentFold:
             self._fold = None
         if self._fold is None:
             self._journal.reset()
-            self._journal.settle()  # what is queued belongs to what is learned
+            self._journal.drain()  # what is queued belongs to what is learned
             self._fold = load_fold(self._journal)
             self._snapshot_seq = self._fold.seq
         return self._fold
@@ -118,7 +118,7 @@ class CurrentFold:
         """
         blobs = {}
         if arms is not None:
-            self._journal.remember_arms(arms.hash, arms.arms)
+            self._journal.cache_arms(arms.hash, arms.arms)
             blobs[arms.hash] = arms.data
         try:
             fold.apply(event)

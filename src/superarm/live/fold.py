@@ -133,7 +133,7 @@ class Fold:
         if event.body.get("switched"):
             self.challenge = None  # the challenger is the policy now
         if event.kind is not Kind.CREATED:
-            self._learn_again(before=event.seq)
+            self._relearn(before=event.seq)
 
     def _change_challenger(self, event: Event) -> None:
         table = event.body["spec"]
@@ -141,7 +141,7 @@ class Fold:
         if table is not None:
             self.challenge = Challenge(BanditSpec.from_json(table), event.seq)
 
-    def _learn_again(self, before: int) -> None:
+    def _relearn(self, before: int) -> None:
         """Teach a new policy everything that happened before an event."""
         self.steps = 0
         self.open = {}
@@ -185,7 +185,7 @@ class Fold:
         rng = stream(self.spec.seed, DECIDE, offer.step)
         return (policy or self.policy).decide(offer, rng)
 
-    def is_untouched(self, decision_id: str) -> bool:
+    def awaits_all_rewards(self, decision_id: str) -> bool:
         """Whether a decision awaits all of its rewards: then the journal has none of them.
 
         Args:
