@@ -17,17 +17,17 @@ from superarm.core import Offer
 from superarm.core.capabilities import Forecaster
 from superarm.core.display import Displayable
 from superarm.core.errors import InputError, NotFoundError, SuperarmError
-from superarm.core.inputs import as_number, as_path, require_choice
+from superarm.core.inputs import as_path, require_choice
 from superarm.core.serialization import to_json
 
 from .answers import Answer, DecisionDetails, Forecast, Tell
 from .arms import ArmId, as_arms, feedback_by_id, plain_id
+from .asks import Ask, decided_body
 from .bandit_journal import BanditJournal
 from .challenger import Challenger
 from .codec import EncodedArms, encode_arms
 from .current_fold import CurrentFold
 from .decisions import DecisionRecord, decision_status, no_decision
-from .event_bodies import decided_body
 from .event_keys import (
     abandoned_key,
     activated_key,
@@ -96,32 +96,30 @@ class Bandit(Displayable, BanditVerbs):
         number = as_id_or_new(decision_id)
         with self._current.locked() as fold:
             offered = _encode_offered(fold, arms)
-            request = {
-                "arms": offered.hash,
-                "structure": to_json(structure),
-                "time": None if time is None else as_number(time, "time"),
-            }
+            ask = Ask.of(
+                number, offered, structure=structure, time=time, deferred=deferred
+            )
             earlier = self._current.find_event(fold, decided_key(number))
             if earlier is not None:
-                check_same(earlier, request, f"decision {number!r}")
+                check_same(earlier, ask.request, f"decision {number!r}")
                 record = fold.reader.decision(earlier)
                 durable = self._journal.barrier()
             else:
-                if deferred:
-                    fold.check_deferrable()
-                self._abandon_overdue(fold)
-                offer = fold.offer(
-                    offered.arms, structure=structure, time=request["time"]
-                )
-                decision = fold.decide(offer)
-                body = decided_body(
-                    number, request, fold, offer, decision, deferred=deferred
-                )
-                event = fold.next_event(Kind.DECIDED, decided_key(number), body)
-                record = DecisionRecord(number, offer, decision, event.time)
-                durable = self._current.record(fold, event, offered)
+                record, durable = self._decide(fold, ask)
         durable.result()
         return Answer.of(record)
+
+    def _decide(self, fold: Fold, ask: Ask) -> tuple[DecisionRecord, Future[None]]:
+        """Take a decision and queue it."""
+        if ask.deferred:
+            fold.check_deferrable()
+        self._abandon_overdue(fold)
+        offer = fold.offer(ask.arms.arms, structure=ask.structure, time=ask.time)
+        decision = fold.decide(offer)
+        body = decided_body(ask, fold, offer, decision)
+        event = fold.next_event(Kind.DECIDED, decided_key(ask.decision_id), body)
+        record = DecisionRecord(ask.decision_id, offer, decision, event.time)
+        return record, self._current.record(fold, event, ask.arms)
 
     def _abandon_overdue(self, fold: Fold) -> None:
         for decision_id in fold.overdue():
