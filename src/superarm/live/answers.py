@@ -1,4 +1,4 @@
-"""What a bandit answers: decisions, forecasts, and what became of a decision."""
+"""Answers of a bandit: decisions, forecasts, and details of earlier decisions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Forecast(Displayable):
     """What a bandit expects of arms."""
 
     arms: list[ArmId]
-    """Ids of the arms, in the order in which they were given."""
+    """Ids of the arms, in the order of the request."""
     mean: Floats
     """Expected reward of each, (n,)."""
     std: Floats | None

@@ -74,8 +74,8 @@ class Bandit(Displayable, BanditVerbs):
         self._journal = self._separate_journal()
         is_shared = isinstance(storage.journal, Membership)
         self._current = CurrentFold(self._journal, is_shared=is_shared)
-        self._challenger: Challenger | None = None  # it follows when a report is wanted
-        self._following = Lock()  # whoever holds it uses the challenger
+        self._challenger: Challenger | None = None  # it follows the journal on request
+        self._following = Lock()  # guards the challenger
 
     def _display_fields(self) -> Mapping[str, Any]:
         with self._current.locked() as fold:

@@ -119,7 +119,7 @@ class Challenger:
             if comparison.probability < 1.0:
                 comparison.obstacle = Obstacle.NO_CHANCE
         elif not isinstance(acting, KnownPropensity):
-            # It knows the probability of its own choice, but perhaps not of the challenger's.
+            # Its propensity of its own choice is known, but perhaps not of the challenger's.
             comparison.obstacle = Obstacle.UNKNOWN_PROPENSITY
         else:
             least = acting.least_propensity(offer, own.positions)

@@ -9,7 +9,7 @@ from .decisions import Status, decision_status
 
 
 class Obstacle(Enum):
-    """Why a decision says nothing about the challenger, and what to do about it."""
+    """Why a decision cannot be used to evaluate the challenger, and what to do about it."""
 
     UNKNOWN_PROPENSITY = (
         "its propensity is unknown; use the policy 'exploring' around a deterministic rule, then restart "

@@ -35,7 +35,7 @@ class CurrentFold:
 
     def __init__(self, journal: BanditJournal, *, is_shared: bool) -> None:
         self.lock = RLock()
-        """Whoever holds it applies events."""
+        """Guards the fold: hold it to apply events."""
         self._journal = journal
         self._is_shared = is_shared
         self._fold: Fold | None = None  # None: must be read from the journal
@@ -137,7 +137,7 @@ class CurrentFold:
         return durable
 
     def _drop_if_failed(self, finished: Future[None], fold: Fold) -> None:
-        # Without the lock: whoever holds it may wait for the thread that calls this.
+        # Without the lock: its holder may wait for the thread that calls this.
         if finished.exception() is not None and self._fold is fold:
             self._fold = None
 

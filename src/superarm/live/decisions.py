@@ -61,7 +61,7 @@ class OpenDecision:
     unseen: set[int] = field(default_factory=set)
     """Positions of the arms without a reward so far."""
     count: int | None = None
-    """Arms that were chosen; ``None`` where a snapshot does not say it."""
+    """Arms that were chosen; ``None`` if the decision comes from a snapshot."""
     deferred: bool = False
     """Whether rewards are awaited only once the decision is activated."""
 
@@ -72,7 +72,7 @@ class Status(StrEnum):
     PENDING = "pending"
     """It awaits all of its rewards."""
     DEFERRED = "deferred"
-    """It awaits rewards only once it is activated; those that come nevertheless are learned."""
+    """It awaits rewards only once it is activated; rewards that arrive earlier are learned."""
     PARTIAL = "partial"
     """It awaits some of its rewards."""
     REWARDED = "rewarded"

@@ -18,7 +18,7 @@ class Kind(StrEnum):
     CREATED = "created"
     """The bandit was created with its first spec."""
     RESPECIFIED = "respecified"
-    """The bandit got another spec, with which it learns everything anew."""
+    """The bandit got another spec. The new policy learns all rewards from the start."""
     REFITTED = "refitted"
     """Hyper-parameters were fitted; what was learned counts under the new spec."""
     CHALLENGED = "challenged"

@@ -1,7 +1,7 @@
 """What a bandit has learned: its events, folded one after another.
 
 A fold is a function of the events alone. Two processes that fold the same events get the same policy,
-and a bandit that restarts goes on as if it had never stopped.
+and a bandit that restarts continues as if it had never stopped.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Fold:
             self.challenge = Challenge(BanditSpec.from_json(table), event.seq)
 
     def _relearn(self, before: int) -> None:
-        """Teach a new policy everything that happened before an event."""
+        """Replay everything before an event for a new policy."""
         self.steps = 0
         self.open = {}
         self.held_back = HoldBackQueue()
@@ -291,7 +291,7 @@ class Fold:
 
     def _learn(self, observation: Observation) -> None:
         rng = stream(self.spec.seed, LEARN, observation.seq)
-        # What it carries was committed; a policy of another spec may know nothing of it.
+        # What it carries was committed; a policy of another spec may not accept it.
         decision = replace(observation.decision, carry=None)
         self.policy.learn(observation.offer, decision, observation.feedback, rng)
 

@@ -25,7 +25,7 @@ _MOST_TOGETHER = 4096
 
 
 class _QueuedAppend:
-    """An append, and the future of whoever waits for it."""
+    """An append, and the future that its caller waits for."""
 
     __slots__ = ("append", "durable")
 
@@ -79,7 +79,7 @@ class GroupCommit:
         return len(self._queue)
 
     def reset(self, bandit: int) -> None:
-        """Accept events of a bandit again, once it has been read from the journal anew.
+        """Accept events of a bandit again, once it has been reloaded from the journal.
 
         Args:
             bandit: The id of the bandit.

@@ -37,7 +37,7 @@ class StorageError(SuperarmError, OSError):
 
 
 class StaleOwnerError(SuperarmError, RuntimeError):
-    """Another process has appended to this bandit: what this one knows of it is out of date."""
+    """Another process has appended to this bandit: the memory of this process is out of date."""
 
 
 class BanditRow(NamedTuple):
@@ -50,7 +50,7 @@ class BanditRow(NamedTuple):
 
 
 class TokenRow(NamedTuple):
-    """A token of a service's user. The token itself is known to its user alone."""
+    """A token of a service's user. Only the user has the token itself."""
 
     hash: str
     tenant: str

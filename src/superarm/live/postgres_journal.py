@@ -1,7 +1,7 @@
 """A journal in PostgreSQL, which several processes may share.
 
 One connection writes, a few others read. A commit returns when the server's disk has confirmed it. After
-a lost connection the next call connects anew. If it was lost during a commit, nobody can tell whether the
+a lost connection the next call reconnects. If it was lost during a commit, nobody can tell whether the
 events are stored: the caller reads them again, and the unique keys prevent that anything counts twice.
 """
 
@@ -45,7 +45,7 @@ from .sql_journal import LAST_SEQ, SQLJournal
 
 _READERS = 4
 """Connections that read, at most."""
-# "SuAm": the advisory lock of whoever creates or upgrades tables.
+# "SuAm": the advisory lock for creating or upgrading tables.
 _CREATING = 0x5375416D
 
 

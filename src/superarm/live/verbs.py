@@ -154,7 +154,7 @@ class BanditVerbs(Protocol):
         Args:
             spec: A policy, the spec of one by registry names, or a :class:`BanditSpec`; ``None`` ends
                 the challenger. A policy alone takes everything else from the bandit. A challenger that
-                runs already is replaced, and the report starts anew.
+                runs already is replaced, and the report restarts.
         """
 
     def shadow_report(
