@@ -39,6 +39,7 @@ class Challenger:
         self._fold = Fold(journal, challenge.spec)
         # The bandit's policy, which has learned nothing.
         self._acting: Policy | None = None
+        # By decision; those before the challenger have none.
         self._comparisons: dict[str, Comparison] = {}
         self._failure: InputError | None = None
 
@@ -96,10 +97,6 @@ class Challenger:
             propensity=chosen.propensity,
             probability=probability,
             is_certain=is_certain,
-            largest_weight=1.0,
-            obstacle=None,
-            expected=None,
-            expected_of_chosen=None,
             unseen=set(chosen.positions.tolist()),
         )
         self._check_support(comparison, offer, own)
@@ -151,15 +148,8 @@ class Challenger:
 
     def _note_rewards(self, event: Event) -> None:
         comparison = self._comparisons.get(event.body["decision"])
-        if comparison is None:
-            return  # of a decision before the challenger
-        feedback = feedback_of(event)
-        rewards = feedback.rewards.tolist()
-        for position, reward in zip(feedback.positions.tolist(), rewards, strict=True):
-            if position in comparison.unseen:
-                comparison.unseen.remove(position)
-                comparison.seen += 1
-                comparison.reward += reward
+        if comparison is not None:
+            comparison.add_rewards(feedback_of(event))
 
     def report(self, reward_range: RewardRange | None, level: float) -> ShadowReport:
         """What the challenger would have earned so far.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from superarm.core import Feedback
+
 from .decisions import Status, decision_status
 
 
@@ -42,12 +44,13 @@ class Comparison:
     """Probability of what was chosen, under the challenger."""
     is_certain: bool
     """Whether the challenger decided without chance."""
-    largest_weight: float
+    largest_weight: float = 1.0
     """The greatest possible quotient of the two."""
-    obstacle: Obstacle | None
-    expected: float | None
+    obstacle: Obstacle | None = None
+    """Why the decision cannot be used; ``None`` if it can."""
+    expected: float | None = None
     """Reward that the challenger predicted of its own choice; ``None`` if it predicts nothing."""
-    expected_of_chosen: float | None
+    expected_of_chosen: float | None = None
     """Reward that the challenger predicted of what was chosen."""
     unseen: set[int] = field(default_factory=set)
     """Positions of the arms without a reward so far."""
@@ -56,6 +59,20 @@ class Comparison:
     reward: float = 0.0
     """The sum of the rewards so far."""
     is_abandoned: bool = False
+
+    def add_rewards(self, feedback: Feedback) -> None:
+        """Add rewards; of an arm that is rewarded twice, the first counts.
+
+        Args:
+            feedback: Rewards of chosen arms.
+        """
+        positions = feedback.positions.tolist()
+        rewards = feedback.rewards.tolist()
+        for position, reward in zip(positions, rewards, strict=True):
+            if position in self.unseen:
+                self.unseen.remove(position)
+                self.seen += 1
+                self.reward += reward
 
     @property
     def status(self) -> Status:
