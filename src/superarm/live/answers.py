@@ -10,7 +10,7 @@ from superarm.core import Floats, Guarantee
 from superarm.core.display import Displayable
 
 from .arms import ArmId
-from .decisions import DecisionRecord, Status
+from .decisions import DecisionRecord, OpenDecision, Status, decision_status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +73,36 @@ class DecisionDetails(NamedTuple):
     """When it was taken, in seconds since 1970."""
     awaiting: list[ArmId]
     """Ids of the arms whose rewards are awaited."""
+
+    @classmethod
+    def of(
+        cls,
+        record: DecisionRecord,
+        open_decision: OpenDecision | None,
+        *,
+        is_abandoned: bool,
+    ) -> Self:
+        """The details of a decision.
+
+        Args:
+            record: The decision.
+            open_decision: The rewards that it awaits; ``None`` if it awaits none.
+            is_abandoned: Whether it was abandoned before all rewards were known.
+        """
+        unseen: list[int] = []
+        is_deferred = False
+        if open_decision is not None:
+            unseen = sorted(open_decision.unseen)
+            is_deferred = open_decision.deferred
+        status = decision_status(
+            is_abandoned=is_abandoned,
+            is_open=open_decision is not None,
+            has_rewards=len(unseen) < len(record.decision.positions),
+            is_deferred=is_deferred,
+        )
+        ids: Any = record.offer.arms.ids
+        awaiting = [ids[position] for position in unseen]
+        return cls(Answer.of(record), status, record.time, awaiting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

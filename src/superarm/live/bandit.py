@@ -27,7 +27,7 @@ from .bandit_journal import BanditJournal
 from .challenger import Challenger
 from .codec import EncodedArms, encode_arms
 from .current_fold import CurrentFold
-from .decisions import DecisionRecord, decision_status, no_decision
+from .decisions import DecisionRecord, no_decision
 from .event_keys import (
     abandoned_key,
     activated_key,
@@ -374,22 +374,15 @@ class Bandit(Displayable, BanditVerbs):
         with self._current.locked() as fold:
             record = self._current.decision(fold, as_id(decision_id))
             open_decision = fold.open.get(decision_id)
-            is_open = open_decision is not None
-            unseen = [] if open_decision is None else sorted(open_decision.unseen)
             abandonment = None
-            if not is_open:
+            if open_decision is None:
                 abandonment = self._journal.event(abandoned_key(decision_id))
-            status = decision_status(
-                is_abandoned=abandonment is not None,
-                is_open=is_open,
-                has_rewards=len(unseen) < len(record.decision.positions),
-                is_deferred=open_decision is not None and open_decision.deferred,
+            details = DecisionDetails.of(
+                record, open_decision, is_abandoned=abandonment is not None
             )
             durable = self._journal.barrier()
         durable.result()  # nobody hears of what may still fail
-        ids: Any = record.offer.arms.ids
-        awaiting = [ids[position] for position in unseen]
-        return DecisionDetails(Answer.of(record), status, record.time, awaiting)
+        return details
 
     @retry_if_stale
     def probabilities(self, decision_id: str) -> dict[ArmId, float]:
