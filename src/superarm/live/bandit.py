@@ -116,10 +116,12 @@ class Bandit(Displayable, BanditVerbs):
         self._abandon_overdue(fold)
         offer = fold.offer(ask.arms.arms, structure=ask.structure, time=ask.time)
         decision = fold.decide(offer)
+        key = decided_key(ask.decision_id)
         body = decided_body(ask, fold, offer, decision)
-        event = fold.next_event(Kind.DECIDED, decided_key(ask.decision_id), body)
+        event = fold.next_event(Kind.DECIDED, key, body)
+        durable = self._current.record(fold, event, ask.arms)
         record = DecisionRecord(ask.decision_id, offer, decision, event.time)
-        return record, self._current.record(fold, event, ask.arms)
+        return record, durable
 
     def _abandon_overdue(self, fold: Fold) -> None:
         for decision_id in fold.overdue():
