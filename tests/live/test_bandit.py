@@ -17,7 +17,8 @@ from superarm.core.registry import spec_of
 from superarm.core.serialization import to_json
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, BanditSpec, Storage, create_bandit, load_bandit
-from superarm.live.events import encode_body
+from superarm.live.codec import encode_body
+from superarm.live.event_reader import EventReader
 from superarm.live.fold import Fold
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
@@ -178,7 +179,7 @@ def test_decisions_past_their_age_are_abandoned(
     spec = BanditSpec(policy=spec_of(policy()), max_age=3600.0)
     bandit = create_bandit("menu", spec=spec, storage=storage)
     now = 1_700_000_000.0
-    monkeypatch.setattr("superarm.live.bandit.clock.time", lambda: now)
+    monkeypatch.setattr("superarm.live.fold.clock.time", lambda: now)
     old = bandit.ask(MENU)
     now += 1800.0
     young = bandit.ask(MENU)
@@ -326,7 +327,7 @@ def test_runner_up_is_the_second_best_of_all_super_arms(storage: Storage) -> Non
     bandit.observe(rows, {number: float(rng.normal()) for number in range(4)})
     answer = bandit.ask(rows)
     twin = StreamingGP(KERNEL, noise_variance=0.01)
-    observed = list(bandit._current().lessons())
+    observed = list(bandit._current.read().reader.observations())
     feedback = observed[0].feedback
     twin.observe(rows[feedback.positions], feedback.rewards)
     predicted = twin.predict(rows)
@@ -403,10 +404,10 @@ def test_replay_names_a_decision_that_was_changed(bandit: Bandit) -> None:
     bandit.ask(MENU, decision_id="d")
     event = bandit.storage.journal.event(1, "decision/d")
     assert event is not None
-    asked = Fold.load(bandit._log).asked(event)
-    (other,) = {0, 1, 2} - set(asked.decision.positions.tolist())
-    positions = np.array([asked.decision.positions[0], other])
-    changed = replace(asked.decision, positions=positions, carry=None)
+    record = EventReader(bandit._journal).decision(event)
+    (other,) = {0, 1, 2} - set(record.decision.positions.tolist())
+    positions = np.array([record.decision.positions[0], other])
+    changed = replace(record.decision, positions=positions, carry=None)
     body = dict(event.body)
     body["decision"] = to_json(changed)
     # As a text of SQL, in which quotes are doubled.
@@ -420,7 +421,7 @@ def test_replay_names_a_decision_that_was_changed(bandit: Bandit) -> None:
 def test_a_snapshot_saves_the_events_before_it(
     bandit: Bandit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("superarm.live.bandit.EVENTS_PER_SNAPSHOT", 5)
+    monkeypatch.setattr("superarm.live.current_fold.EVENTS_PER_SNAPSHOT", 5)
     for _ in range(8):
         answer = bandit.ask(MENU)
         bandit.tell(answer, {answer.arms[0]: 0.5})

@@ -84,16 +84,16 @@ def test_a_challenger_decides_as_its_policy_would(storage: Storage) -> None:
     for event in bandit.storage.journal.events(1):
         if event.kind is not Kind.DECIDED:
             continue
-        asked = bandit._current().asked(event)
-        offer = asked.offer
+        record = bandit._current.read().reader.decision(event)
+        offer = record.offer
         if event.seq > report.since:
             own = twin.decide(offer, np.random.default_rng(0))
-            same = set(own.positions) == set(asked.decision.positions)
+            same = set(own.positions) == set(record.decision.positions)
             agreements.append(same)
-        twin.commit(asked.decision)
-        ids = asked.decision.ids(offer)
+        twin.commit(record.decision)
+        ids = record.decision.ids(offer)
         feedback = Feedback.by_id(offer, {arm: TRUTH[str(arm)] for arm in ids})
-        twin.learn(offer, asked.decision, feedback, np.random.default_rng(0))
+        twin.learn(offer, record.decision, feedback, np.random.default_rng(0))
     assert report.agreement == np.mean(agreements)
 
 
@@ -192,9 +192,9 @@ def test_a_challenger_that_draws_has_a_stream_of_its_own(storage: Storage) -> No
     agreements = []
     for event in storage.journal.events(1):
         if event.kind is Kind.DECIDED:
-            asked = bandit._current().asked(event)
-            own = chance.decide(asked.offer, stream(0, SHADOW, asked.offer.step))
-            agreements.append(set(own.positions) == set(asked.decision.positions))
+            record = bandit._current.read().reader.decision(event)
+            own = chance.decide(record.offer, stream(0, SHADOW, record.offer.step))
+            agreements.append(set(own.positions) == set(record.decision.positions))
     assert report.agreement == np.mean(agreements)
     assert 0.0 < np.mean(agreements) < 1.0
     # The same probabilities on both sides: every weight is 1.
@@ -242,14 +242,14 @@ def test_switching_is_one_event_and_ends_the_challenger(storage: Storage) -> Non
     bandit.switch()
     kinds = [event.kind for event in storage.journal.events(1)]
     assert kinds[events:] == [Kind.RESPECIFIED]
-    assert isinstance(bandit._current().policy, IndexPolicy)
+    assert isinstance(bandit._current.read().policy, IndexPolicy)
     with pytest.raises(InputError, match="no challenger"):
         bandit.shadow_report()
     twin = create_bandit("twin", spec=index_policy(rule=Greedy()), storage=storage)
-    for lesson in bandit._current().lessons():
-        ids = lesson.offer.arms.ids
-        positions = lesson.feedback.positions.tolist()
-        rewards = lesson.feedback.rewards.tolist()
+    for observation in bandit._current.read().reader.observations():
+        ids = observation.offer.arms.ids
+        positions = observation.feedback.positions.tolist()
+        rewards = observation.feedback.rewards.tolist()
         by_id = {ids[p]: r for p, r in zip(positions, rewards, strict=True)}
         twin.observe(MENU, by_id)
     np.testing.assert_allclose(
@@ -269,12 +269,12 @@ def test_a_policy_alone_takes_everything_else_from_the_bandit(storage: Storage) 
     bandit = create_bandit("menu", spec=spec, storage=storage)
     for challenger in (index_policy(), spec_of(index_policy())):
         bandit.shadow(challenger)
-        challenge = bandit._current().challenge
+        challenge = bandit._current.read().challenge
         assert challenge is not None
         assert challenge.spec.seed == 7
         assert challenge.spec.max_age == 60.0
     bandit.shadow(BanditSpec(policy=spec_of(index_policy()), seed=8))
-    challenge = bandit._current().challenge
+    challenge = bandit._current.read().challenge
     assert challenge is not None
     assert challenge.spec.seed == 8
 
@@ -401,7 +401,7 @@ def test_exploring_explains_and_refits(storage: Storage) -> None:
     assert len(explanation.arms) == 2
     assert explanation.arms[0].teachers
     bandit.refit()
-    assert isinstance(bandit._current().policy, Exploring)
+    assert isinstance(bandit._current.read().policy, Exploring)
     bandit.abandon(answer)
     assert bandit.pending == []
     play(bandit, 2)

@@ -17,10 +17,12 @@ from superarm.core.errors import ConflictError, InputError, NotFoundError
 from superarm.core.registry import spec_of
 from superarm.core.tables import Encoding
 from superarm.kernels import SquaredExponential
-from superarm.live import Bandit, BanditSpec, Storage, create_bandit
-from superarm.live.answers import Status, Tell
+from superarm.live import BanditSpec, Storage, create_bandit
+from superarm.live.answers import Tell
+from superarm.live.decisions import Status
 from superarm.live.events import Kind
 from superarm.live.journal import StorageError
+from superarm.live.verbs import BanditVerbs
 from superarm.oracles import TopK
 from superarm.policies import Exploring, IndexPolicy
 from superarm.posteriors import StreamingGP
@@ -52,10 +54,7 @@ def client(storage: Storage) -> Iterator[Client]:
         yield connected
 
 
-AnyBandit = Bandit | RemoteBandit
-
-
-def play(bandit: AnyBandit) -> list[Any]:
+def play(bandit: BanditVerbs) -> list[Any]:
     """A program that uses every verb; returns whatever it learned from the bandit."""
     seen: list[Any] = []
     rng = np.random.default_rng(5)
@@ -78,7 +77,8 @@ def play(bandit: AnyBandit) -> list[Any]:
     seen.append(bandit.pending)
     seen.append([bandit.activate("later"), bandit.activate("later"), bandit.pending])
     forecast = bandit.predict(MENU)
-    seen.append([forecast.arms, forecast.mean.tolist()])
+    assert forecast.std is not None
+    seen.append([forecast.arms, forecast.mean.tolist(), forecast.std.tolist()])
     seen.append(bandit.explain("d4"))
     late = Tell(decision="d3", rewards={bandit.decision("d3").answer.arms[0]: 0.5})
     unknown = Tell(decision="none", rewards={"tea": 0.5})
@@ -89,10 +89,11 @@ def play(bandit: AnyBandit) -> list[Any]:
     seen.append(bandit.spec.as_json())
     seen += play_challenger(bandit)
     seen.append([event.kind for event in bandit.events()])
+    seen.append(bandit.seq)
     return seen
 
 
-def play_challenger(bandit: AnyBandit) -> list[Any]:
+def play_challenger(bandit: BanditVerbs) -> list[Any]:
     """Start, compare, end and switch to a challenger; returns the reports."""
     reports: list[Any] = []
     bandit.respecify(Exploring(policy=policy(), epsilon=0.5))
@@ -122,8 +123,22 @@ def test_a_remote_bandit_is_like_one_of_your_own(
     with Storage(f"sqlite:///{tmp_path / 'own.db'}") as own:
         embedded = create_bandit("menu", spec=policy(rule=rule), storage=own)
         remote = client.create_bandit("menu", spec=policy(rule=rule))
-        for mine, theirs in zip(play(embedded), play(remote), strict=True):
+        watched: Any = WatchedBandit(embedded)
+        for mine, theirs in zip(play(watched), play(remote), strict=True):
             assert without_time(mine) == without_time(theirs)
+        assert {name for name in vars(BanditVerbs) if name[0] != "_"} <= watched.used
+
+
+class WatchedBandit:
+    """Passes everything on to a bandit, and notes which verbs are used."""
+
+    def __init__(self, bandit: BanditVerbs) -> None:
+        self._bandit = bandit
+        self.used: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.used.add(name)
+        return getattr(self._bandit, name)
 
 
 def without_time(value: Any) -> Any:

@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from superarm.core.errors import InputError, MissingExtraError
@@ -19,7 +18,6 @@ from superarm.core.tables import Encoding
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, BanditSpec, Storage, create_bandit
 from superarm.live.journal import StorageError
-from superarm.live.open_bandit import bandit_feedback
 from superarm.oracles import TopK
 from superarm.policies import Exploring, IndexPolicy, ScorePolicy, Uniform
 from superarm.posteriors import StreamingGP
@@ -210,7 +208,7 @@ def test_an_export_that_fails_leaves_earlier_files(
         raise StorageError("the disk is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("superarm.live.export._write_history", fail)
+        patch.setattr("superarm.live.flat_tables._write_history", fail)
         with pytest.raises(StorageError, match="the disk is gone"):
             bandit.export(tmp_path / "out")
     after = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
@@ -241,14 +239,14 @@ def test_unknown_formats_and_layouts_are_refused(
 
 def test_what_comes_later_is_left_out(bandit: Bandit) -> None:
     """Decisions and rewards are of one moment."""
-    from superarm.live.answers import Status
-    from superarm.live.records import Outcomes
+    from superarm.live.decisions import Status
+    from superarm.live.outcomes import Outcomes
 
     answer = bandit.ask(MENU)
-    last = bandit._current().seq
+    last = bandit._current.read().seq
     bandit.tell(answer, dict.fromkeys(answer.arms, 1.0))
     bandit.ask(MENU)
-    (outcome,) = Outcomes(bandit._separate_log(), last)
+    (outcome,) = Outcomes(bandit._separate_journal(), last)
     assert outcome.status is Status.PENDING
     assert outcome.reward is None
 
@@ -286,29 +284,13 @@ def test_the_layout_of_open_bandit(
         assert as_number(row["propensity_score"]) == answer.propensity
         assert as_number(row["user_feature_0"]) == 1.0
         assert datetime.fromisoformat(row["timestamp"]).tzinfo is not None
+    assert [as_number(row["click"]) for row in rows[:2]] == pytest.approx([0.1, 0.1])
     assert as_number(rows[4]["click"]) == -2.5
     items = read(export.files["item_context"])
     for row in items:
         (arm,) = [arm for arm, item in names.items() if item == int(row["item_id"])]
         features = [as_number(row[f"item_feature_{j}"]) for j in range(2)]
         assert features == MENU[arm][:2]
-
-
-def test_bandit_feedback_of_the_open_bandit_pipeline(bandit: Bandit) -> None:
-    answers = play(bandit)
-    last = bandit._current().seq
-    feedback = bandit_feedback(bandit._separate_log(), last, features=True)
-    assert feedback["n_rounds"] == 5
-    assert feedback["n_actions"] == 3
-    ids = list(MENU)
-    first = [ids.index(str(arm)) for arm in answers[0].arms]
-    np.testing.assert_array_equal(feedback["action"][:2], first)
-    np.testing.assert_array_equal(feedback["position"], [0, 1, 0, 1, 1])
-    np.testing.assert_allclose(feedback["reward"][:2], [0.1, 0.1])
-    assert feedback["pscore"][4] == answers[2].propensity
-    np.testing.assert_array_equal(feedback["context"], np.ones((5, 1)))
-    features = np.array(list(MENU.values()))[:, :2]
-    np.testing.assert_array_equal(feedback["action_context"], features)
 
 
 def test_unknown_propensities_are_refused(storage: Storage, tmp_path: Path) -> None:

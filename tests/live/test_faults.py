@@ -151,7 +151,7 @@ def test_an_interrupted_request_leaves_no_gap(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(bandit._log, "append", interrupt)
+        patch.setattr(bandit._journal, "append", interrupt)
         with pytest.raises(KeyboardInterrupt):
             bandit.tell(answer, {answer.arms[0]: 1.0})
     assert bandit.tell(answer, {answer.arms[0]: 1.0})
@@ -303,11 +303,11 @@ def check_after_faults(url: str, acknowledged: dict[str, Any]) -> None:
         decided = [event for event in events if event.kind is Kind.DECIDED]
         rewarded = [event.body["decision"] for event in observed]
         assert len(rewarded) == len(set(rewarded))
-        fold = Fold(bandit._log)
+        fold = Fold(bandit._journal)
         answers = {}
         for event in decided:
-            asked = fold.asked(event)
-            answers[asked.id] = asked.decision.ids(asked.offer)
+            record = fold.reader.decision(event)
+            answers[record.id] = record.decision.ids(record.offer)
         for key, value in acknowledged.items():
             kind, decision = key.split()
             if kind == "tell":

@@ -51,7 +51,7 @@ def create(storage: Storage, posterior: Any) -> Bandit:
 
 def fitted_posterior(bandit: Bandit) -> Any:
     bandit.refit()
-    fitted = bandit._current().policy
+    fitted = bandit._current.read().policy
     assert isinstance(fitted, IndexPolicy)
     return fitted.posterior
 

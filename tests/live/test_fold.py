@@ -54,9 +54,9 @@ def restarted(bandit: Bandit) -> Bandit:
 
 
 def step_of(bandit: Bandit, decision_id: str) -> int:
-    asked = bandit._current().find(decision_id)
-    assert asked is not None
-    return asked.decision.step
+    record = bandit._current.read().reader.find_decision(decision_id)
+    assert record is not None
+    return record.decision.step
 
 
 # --- snapshots -----------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_ages_of_decisions_are_in_a_snapshot(
     spec = BanditSpec(policy=spec_of(policy()), max_age=3600.0)
     bandit = create_bandit("menu", spec=spec, storage=storage)
     now = 1_700_000_000.0
-    monkeypatch.setattr("superarm.live.bandit.clock.time", lambda: now)
+    monkeypatch.setattr("superarm.live.fold.clock.time", lambda: now)
     first = bandit.ask(MENU)
     bandit = restarted(bandit)
     now += 3000.0
@@ -185,8 +185,8 @@ def test_a_decision_of_an_earlier_spec_is_rewarded_under_another(
 def test_events_are_folded_without_gaps(storage: Storage) -> None:
     bandit = create_bandit("menu", spec=policy(), storage=storage)
     bandit.ask(MENU)
-    fold = Fold(bandit._log)
-    created, decided = bandit._log.events()
+    fold = Fold(bandit._journal)
+    created, decided = bandit._journal.events()
     fold.apply(created)
     with pytest.raises(StateError, match="event 3 cannot follow event 1"):
         fold.apply(replace(decided, seq=3))

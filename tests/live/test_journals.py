@@ -11,7 +11,8 @@ import pytest
 from tampering import tamper
 
 from superarm.core.errors import ConflictError, FileError, InputError, StateError
-from superarm.live.events import Event, Kind, digest
+from superarm.live.codec import digest
+from superarm.live.events import Event, Kind
 from superarm.live.journal import (
     Append,
     BanditRow,

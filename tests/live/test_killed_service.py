@@ -21,8 +21,8 @@ from postgres_cluster import Cluster
 from superarm.core import Arms, Feedback
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, Storage, create_bandit, load_bandit
+from superarm.live.event_reader import EventReader
 from superarm.live.events import Kind
-from superarm.live.fold import Fold
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import StreamingGP
@@ -54,17 +54,17 @@ class Journalled:
     """
 
     def __init__(self, bandit: Bandit) -> None:
-        reader = Fold(bandit._log)
+        reader = EventReader(bandit._journal)
         self.asks: Counter[tuple[str, str]] = Counter()
         self.tells: Counter[tuple[str, float]] = Counter()
         for event in bandit.events():
             if event.kind is Kind.DECIDED:
-                asked = reader.asked(event)
-                arm = str(asked.decision.ids(asked.offer)[0])
-                self.asks[asked.id, arm] += 1
+                record = reader.decision(event)
+                arm = str(record.decision.ids(record.offer)[0])
+                self.asks[record.id, arm] += 1
             elif event.kind is Kind.OBSERVED:
-                lesson = reader._lesson(event)
-                feedback: Feedback = lesson.feedback
+                observation = reader.observation(event)
+                feedback: Feedback = observation.feedback
                 self.tells[event.body["decision"], float(feedback.rewards[0])] += 1
 
     def lost(self, acknowledged: Acknowledged) -> int:
@@ -98,12 +98,12 @@ def check_journal(url: str, acknowledged: Acknowledged) -> None:
 def check_posterior(bandit: Bandit) -> None:
     """The posterior equals one that is fitted to the rewards of the log at once."""
     pairs = []
-    reader = Fold(bandit._log)
+    reader = EventReader(bandit._journal)
     for event in bandit.events():
         if event.kind is Kind.OBSERVED:
-            lesson = reader._lesson(event)
-            features = lesson.offer.arms.features[lesson.feedback.positions]
-            pairs.append((features[0], lesson.feedback.rewards[0]))
+            observation = reader.observation(event)
+            features = observation.offer.arms.features[observation.feedback.positions]
+            pairs.append((features[0], observation.feedback.rewards[0]))
     inputs = np.array([features for features, _ in pairs])
     rewards = np.array([reward for _, reward in pairs])
     kernel = SquaredExponential(lengthscale=0.3)
@@ -126,7 +126,7 @@ def check_twin(url: str) -> None:
 
 
 def compare_with_twin(bandit: Bandit) -> None:
-    reader = Fold(bandit._log)
+    reader = EventReader(bandit._journal)
     with (
         tempfile.TemporaryDirectory() as folder,
         Storage(f"sqlite:///{Path(folder) / 'twin.db'}") as storage,
@@ -134,14 +134,16 @@ def compare_with_twin(bandit: Bandit) -> None:
         twin = create_bandit("twin", spec=policy(), storage=storage)
         for event in bandit.events():
             if event.kind is Kind.DECIDED:
-                asked = reader.asked(event)
-                answer = twin.ask(asked.offer.arms, decision_id=asked.id)
-                assert answer.arms == asked.decision.ids(asked.offer)
+                record = reader.decision(event)
+                answer = twin.ask(record.offer.arms, decision_id=record.id)
+                assert answer.arms == record.decision.ids(record.offer)
             elif event.kind is Kind.OBSERVED:
-                lesson = reader._lesson(event)
-                arms: Arms = lesson.offer.arms
-                arm = arms.ids[lesson.feedback.positions[0]]
-                twin.tell(lesson.decision_id, {arm: lesson.feedback.rewards[0]})
+                observation = reader.observation(event)
+                arms: Arms = observation.offer.arms
+                arm = arms.ids[observation.feedback.positions[0]]
+                twin.tell(
+                    observation.decision_id, {arm: observation.feedback.rewards[0]}
+                )
         assert twin.pending == bandit.pending
         np.testing.assert_allclose(
             twin.predict(MENU).mean, bandit.predict(MENU).mean, rtol=0, atol=1e-9

@@ -17,7 +17,7 @@ from superarm.core.errors import ConflictError, InputError, NotFoundError
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, BanditSpec, Storage, create_bandit, load_bandit
 from superarm.live.access import make_token
-from superarm.live.answers import Status
+from superarm.live.decisions import Status
 from superarm.live.events import Kind
 from superarm.live.personalizer import (
     Action,

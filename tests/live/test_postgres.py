@@ -18,7 +18,8 @@ from tampering import tamper
 from superarm.core.errors import InputError, MissingExtraError, StateError
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, Storage, create_bandit, load_bandit
-from superarm.live.events import Event, Kind, digest
+from superarm.live.codec import digest
+from superarm.live.events import Event, Kind
 from superarm.live.journal import (
     SCHEMA,
     Append,

@@ -226,7 +226,7 @@ def count_events(bandit: Bandit) -> JournalCounts:
 
 def replayed_mean(bandit: Bandit) -> Floats:
     """The mean of every arm on the menu, by a policy that learns all events anew."""
-    fold = Fold(bandit._log)
+    fold = Fold(bandit._journal)
     fold.catch_up()
     arms = Arms(ids=list(MENU), features=list(MENU.values()))
     offer = fold.offer(arms)

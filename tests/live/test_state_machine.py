@@ -25,9 +25,10 @@ from superarm.core.errors import ConflictError, NotFoundError, SuperarmError
 from superarm.core.streams import stream
 from superarm.kernels import SquaredExponential
 from superarm.live import Storage, create_bandit, load_bandit
-from superarm.live.answers import Status
+from superarm.live.decisions import Status
+from superarm.live.event_reader import EventReader
 from superarm.live.events import Kind
-from superarm.live.fold import LEARN, Fold
+from superarm.live.fold import LEARN
 from superarm.live.journal import Append, StorageError
 from superarm.live.replay import Replay
 from superarm.oracles import TopK
@@ -292,14 +293,14 @@ class BanditMachine(RuleBasedStateMachine):
 
 def learned(policy: IndexPolicy, bandit: Any) -> IndexPolicy:
     """A policy that is taught the journal's events, written down as simply as possible."""
-    reader = Fold(bandit._log)
+    reader = EventReader(bandit._journal)
     steps: dict[str, int] = {}
     unseen: dict[str, set[int]] = {}
     waiting: list[Any] = []
     for event in bandit.events():
         decision_id = event.body.get("id") or event.body.get("decision")
         if event.kind is Kind.DECIDED:
-            decision = reader.asked(event).decision
+            decision = reader.decision(event).decision
             policy.commit(decision)
             steps[decision_id] = decision.step
             unseen[decision_id] = set(decision.positions.tolist())
@@ -307,16 +308,16 @@ def learned(policy: IndexPolicy, bandit: Any) -> IndexPolicy:
             unseen.pop(decision_id)
             policy.give_up(steps[decision_id])
         elif event.kind in (Kind.OBSERVED, Kind.HISTORY):
-            lesson = reader._lesson(event)
-            waiting.append(lesson)
-            mark_seen(unseen, decision_id, lesson)
+            observation = reader.observation(event)
+            waiting.append(observation)
+            mark_seen(unseen, decision_id, observation)
         waiting = learn_ready(policy, waiting, unseen, steps)
     return policy
 
 
-def mark_seen(unseen: dict[str, set[int]], decision_id: str, lesson: Any) -> None:
+def mark_seen(unseen: dict[str, set[int]], decision_id: str, observation: Any) -> None:
     if decision_id in unseen:
-        unseen[decision_id] -= set(lesson.feedback.positions.tolist())
+        unseen[decision_id] -= set(observation.feedback.positions.tolist())
         if not unseen[decision_id]:
             del unseen[decision_id]
 
@@ -331,13 +332,15 @@ def learn_ready(
     open_steps = [steps[name] for name in unseen]
     first_open = min(open_steps, default=None)
     later = []
-    for lesson in sorted(waiting, key=lambda item: (item.decision.step, item.seq)):
-        in_order = first_open is None or lesson.decision.step < first_open
+    for observation in sorted(waiting, key=lambda item: (item.decision.step, item.seq)):
+        in_order = first_open is None or observation.decision.step < first_open
         if policy.exchangeable or in_order:
-            rng = stream(0, LEARN, lesson.seq)
-            policy.learn(lesson.offer, lesson.decision, lesson.feedback, rng)
+            rng = stream(0, LEARN, observation.seq)
+            policy.learn(
+                observation.offer, observation.decision, observation.feedback, rng
+            )
         else:
-            later.append(lesson)
+            later.append(observation)
     return later
 
 

@@ -167,7 +167,9 @@ def check_journal(storage: Storage, tenant: Tenant, other: Tenant, rounds: int) 
     assert other.name not in str(events)
     for event in events:
         if "arms" in event.body:
-            assert list(bandit._log.arms(event.body["arms"]).ids) == list(tenant.arms)
+            assert list(bandit._journal.arms(event.body["arms"]).ids) == list(
+                tenant.arms
+            )
     assert bandit.verify().same
 
 

@@ -12,8 +12,8 @@ from superarm.core.errors import FileError, SpecError, StateError
 from superarm.core.files import read_json, read_text, read_toml
 from superarm.core.serialization import from_json
 from superarm.core.tables import Encoding
+from superarm.live.verbs import BanditVerbs
 
-from .bandits import AnyBandit
 from .common import check_file
 
 _MOST_BYTES = 1 << 28  # of a file
@@ -73,7 +73,7 @@ def read_rewards(words: Sequence[str]) -> dict[str, float]:
 # --- arms ----------------------------------------------------------------------------------
 
 
-def read_arms(path: Path | None, bandit: AnyBandit) -> Any:
+def read_arms(path: Path | None, bandit: BanditVerbs) -> Any:
     """The arms on offer: JSON as it is, or a table with a row for each arm.
 
     Args:

@@ -8,15 +8,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from superarm.client import Client, RemoteBandit
+from superarm.client import Client
 from superarm.core.errors import FileError, InputError, SpecError
 from superarm.live import Answer, Bandit, Storage, create_bandit, load_bandit
 from superarm.live.bandits import NOBODY
 from superarm.live.explain import ArmReasons, Explanation
+from superarm.live.verbs import BanditVerbs
 
 from .common import say
 
-AnyBandit = Bandit | RemoteBandit
 _SQLITE = "sqlite:///"
 
 
@@ -72,7 +72,7 @@ def open_bandits(
 
 
 @contextmanager
-def open_bandit(name: str, url: str, token: str | None) -> Iterator[AnyBandit]:
+def open_bandit(name: str, url: str, token: str | None) -> Iterator[BanditVerbs]:
     """One bandit of a service or a storage.
 
     Args:
@@ -128,7 +128,7 @@ def usage_errors() -> Iterator[None]:
 # --- answers -------------------------------------------------------------------------------
 
 
-def details_json(bandit: AnyBandit) -> dict[str, Any]:
+def details_json(bandit: BanditVerbs) -> dict[str, Any]:
     """A bandit as JSON.
 
     Args:

@@ -7,8 +7,7 @@ from typing import Literal
 
 from superarm.core.errors import SpecError
 from superarm.live import load_bandit
-from superarm.live.export import Export
-from superarm.live.tables import Format
+from superarm.live.tables import Export, Format
 
 from .bandits import open_storage
 

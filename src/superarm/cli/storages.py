@@ -40,7 +40,7 @@ def replay_journal(
             if report is not None:
                 report(replay.events, total)
 
-        return bandit.verify(show, decide=verify)
+        return bandit.verify(show, repeat_decisions=verify)
 
 
 def print_replay(replay: Replay, verify: bool, as_json: bool) -> None:

@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from .bandit import Bandit as Bandit
     from .bandits import create_bandit as create_bandit
     from .bandits import load_bandit as load_bandit
-    from .challenger import ShadowReport as ShadowReport
-    from .export import Export as Export
     from .off_policy import Estimate as Estimate
+    from .shadow_report import ShadowReport as ShadowReport
     from .spec import BanditSpec as BanditSpec
     from .storage import Storage as Storage
+    from .tables import Export as Export
 
 _HOMES = {
     "Answer": "answers",
     "Bandit": "bandit",
     "BanditSpec": "spec",
     "Estimate": "off_policy",
-    "Export": "export",
-    "ShadowReport": "challenger",
+    "Export": "tables",
+    "ShadowReport": "shadow_report",
     "Storage": "storage",
     "create_bandit": "bandits",
     "load_bandit": "bandits",

@@ -17,7 +17,7 @@ from .names import require_name
 SCOPES = ("read", "ask", "tell", "admin")
 """What a token may allow. ``admin`` creates and changes bandits and tokens."""
 DEFAULT_SCOPES = ("read", "ask", "tell")
-"""What a token allows if nobody says otherwise."""
+"""What a token allows by default."""
 
 
 class Caller(NamedTuple):

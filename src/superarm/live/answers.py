@@ -1,19 +1,16 @@
-"""What a bandit answers: decisions, forecasts, and what became of a decision."""
+"""Answers of a bandit: decisions, forecasts, and details of earlier decisions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, NamedTuple, Self
-
-import numpy as np
 
 from superarm.core import Floats, Guarantee
 from superarm.core.display import Displayable
 
 from .arms import ArmId
-from .fold import Asked
+from .decisions import DecisionRecord, OpenDecision, Status, decision_status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,22 +33,17 @@ class Answer(Displayable):
     """How near to the best super arm the oracle's selection is, by the indices of the arms."""
 
     @classmethod
-    def of(cls, asked: Asked) -> Self:
+    def of(cls, record: DecisionRecord) -> Self:
         """The answer to an ask.
 
         Args:
-            asked: The decision, as it is in the journal.
+            record: The decision.
         """
-        decision = asked.decision
-        ids: Any = decision.ids(asked.offer)
-        action = decision.action
-        if isinstance(action, np.ndarray) and np.array_equal(
-            action, decision.positions
-        ):
-            action = ids  # the arms themselves are the action
+        decision = record.decision
+        ids: Any = decision.ids(record.offer)
         return cls(
-            id=asked.id,
-            action=action,
+            id=record.id,
+            action=record.action,
             arms=ids,
             mean=_by_id(ids, decision.mean),
             std=_by_id(ids, decision.std),
@@ -65,29 +57,14 @@ class Forecast(Displayable):
     """What a bandit expects of arms."""
 
     arms: list[ArmId]
-    """Ids of the arms, in the order in which they were given."""
+    """Ids of the arms, in the order of the request."""
     mean: Floats
     """Expected reward of each, (n,)."""
     std: Floats | None
     """Standard deviation of each expected reward, (n,); ``None`` if the policy has none."""
 
 
-class Status(StrEnum):
-    """What became of a decision."""
-
-    PENDING = "pending"
-    """It awaits all of its rewards."""
-    DEFERRED = "deferred"
-    """It awaits rewards only once it is activated; those that come nevertheless are learned."""
-    PARTIAL = "partial"
-    """It awaits some of its rewards."""
-    REWARDED = "rewarded"
-    """All its rewards are known."""
-    ABANDONED = "abandoned"
-    """It was abandoned before all rewards were known; some may have come later."""
-
-
-class Recorded(NamedTuple):
+class DecisionDetails(NamedTuple):
     """A decision of the journal, and what became of it."""
 
     answer: Answer
@@ -96,6 +73,36 @@ class Recorded(NamedTuple):
     """When it was taken, in seconds since 1970."""
     awaiting: list[ArmId]
     """Ids of the arms whose rewards are awaited."""
+
+    @classmethod
+    def of(
+        cls,
+        record: DecisionRecord,
+        open_decision: OpenDecision | None,
+        *,
+        is_abandoned: bool,
+    ) -> Self:
+        """The details of a decision.
+
+        Args:
+            record: The decision.
+            open_decision: The rewards that it awaits; ``None`` if it awaits none.
+            is_abandoned: Whether it was abandoned before all rewards were known.
+        """
+        unseen: list[int] = []
+        is_deferred = False
+        if open_decision is not None:
+            unseen = sorted(open_decision.unseen)
+            is_deferred = open_decision.deferred
+        status = decision_status(
+            is_abandoned=is_abandoned,
+            is_open=open_decision is not None,
+            has_rewards=len(unseen) < len(record.decision.positions),
+            is_deferred=is_deferred,
+        )
+        ids: Any = record.offer.arms.ids
+        awaiting = [ids[position] for position in unseen]
+        return cls(Answer.of(record), status, record.time, awaiting)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

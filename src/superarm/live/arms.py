@@ -43,7 +43,7 @@ def feedback_by_id(
     rewards: Mapping[Any, float],
     noise_variance: Mapping[Any, float] | None,
 ) -> Feedback:
-    """Feedback from rewards by arm id. Numbers may be given as text, as the keys of JSON are.
+    """Feedback from rewards by arm id. Numbers may be text, as keys of JSON are.
 
     Args:
         offer: The offer that was answered.

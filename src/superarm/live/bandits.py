@@ -10,7 +10,8 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from superarm.core.errors import ConflictError, NotFoundError
 
 from .bandit import Bandit
-from .events import Event, Kind, encode_body
+from .codec import encode_body
+from .events import Event, Kind
 from .names import require_name
 from .spec import BanditSpec
 from .storage import Storage, open_storage
@@ -19,10 +20,10 @@ NOBODY = ""
 """The tenant of bandits that a program uses without a service."""
 
 # One object for one bandit: two would number their events alike.
-_loaded: WeakKeyDictionary[Storage, WeakValueDictionary[int, Bandit]] = (
+_bandits: WeakKeyDictionary[Storage, WeakValueDictionary[int, Bandit]] = (
     WeakKeyDictionary()
 )
-_loading = Lock()
+_bandits_lock = Lock()
 
 
 def create_bandit(
@@ -84,8 +85,8 @@ def load_bandit(name: str, *, storage: str | Storage, tenant: str = NOBODY) -> B
         raise NotFoundError(
             f"{opened.journal.url} has no bandit {name!r}; create it with create_bandit"
         )
-    with _loading:
-        bandits = _loaded.setdefault(opened, WeakValueDictionary())
+    with _bandits_lock:
+        bandits = _bandits.setdefault(opened, WeakValueDictionary())
         bandit = bandits.get(row.id)
         if bandit is None:
             bandit = Bandit(row, opened)

@@ -1,48 +1,84 @@
-"""Keys of events, and arms as bytes."""
+"""JSON and bytes, as the journal stores and hashes them.
+
+Equal values have equal texts, bytes and hashes. Journals of earlier versions depend on every byte.
+"""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from superarm.core import Arms, State
-from superarm.core.errors import NotFoundError
+from superarm.core.errors import StateError
 from superarm.core.states import state_from_bytes, state_to_bytes
 
 
-def decided_key(decision_id: str) -> str:
-    """The key of the event that records a decision.
+def encode_body(body: Mapping[str, Any]) -> str:
+    """The body of an event as text: equal bodies give equal texts.
 
     Args:
-        decision_id: The id of the decision.
+        body: Plain JSON with finite numbers.
     """
-    return f"decision/{decision_id}"
+    return json.dumps(body, sort_keys=True, allow_nan=False, separators=(",", ":"))
 
 
-def abandoned_key(decision_id: str) -> str:
-    """The key of the event that records that a decision was abandoned.
+def decode_body(text: str, where: str) -> dict[str, Any]:
+    """The body that a text represents.
 
     Args:
-        decision_id: The id of the decision.
+        text: What :func:`encode_body` returned.
+        where: The event's place, for error messages.
     """
-    return f"abandoned/{decision_id}"
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise StateError(f"{where} is damaged: {error}; restore a backup") from None
+    if not isinstance(body, dict):
+        raise StateError(
+            f"{where} is damaged: it is not a JSON object; restore a backup"
+        )
+    return body
 
 
-def activated_key(decision_id: str) -> str:
-    """The key of the event that records that a deferred decision awaits its rewards.
+def readable_json(value: Any) -> str:
+    """Plain JSON as text with spaces, as exported tables contain it.
 
     Args:
-        decision_id: The id of the decision.
+        value: Plain JSON.
     """
-    return f"activated/{decision_id}"
+    return json.dumps(value, sort_keys=True)
 
 
-def no_decision(decision_id: str) -> NotFoundError:
-    """The error for a decision that nobody took.
+def digest(data: bytes) -> str:
+    """The name under which a blob is stored: equal contents have equal names.
 
     Args:
-        decision_id: Its id.
+        data: The blob.
     """
-    return NotFoundError(f"there is no decision {decision_id!r}")
+    return sha256(data).hexdigest()
+
+
+class EncodedArms(NamedTuple):
+    """Arms, with the blob that stores them."""
+
+    arms: Arms
+    data: bytes
+    hash: str
+    """The name of the blob."""
+
+
+def encode_arms(arms: Arms) -> EncodedArms:
+    """Arms with the blob that stores them.
+
+    Args:
+        arms: The arms.
+    """
+    data = arms_to_bytes(arms)
+    return EncodedArms(arms, data, digest(data))
 
 
 def arms_to_bytes(arms: Arms) -> bytes:

@@ -17,9 +17,11 @@ from superarm.policies.exploring import index_policy_of
 from superarm.posteriors.drifting.keys import rows_of, times_of
 
 from .arms import ArmId
-from .codec import decided_key, no_decision
-from .fold import Asked, Fold, Lesson
-from .log import Log
+from .bandit_journal import BanditJournal
+from .decisions import DecisionRecord, no_decision, value_at
+from .event_keys import decided_key
+from .fold import Fold
+from .observations import Observation
 
 _TEACHERS = 3
 """Rewards that are named as teachers of an arm."""
@@ -65,61 +67,61 @@ class Explanation(Displayable):
     """By how much the total index of the runner-up was lower."""
 
 
-def explain(log: Log, decision_id: str) -> Explanation:
+def explain(journal: BanditJournal, decision_id: str) -> Explanation:
     """Explain a decision by what was known when it was taken.
 
     Args:
-        log: The journal of the bandit.
+        journal: The journal of the bandit.
         decision_id: The id of the decision.
     """
-    fold, asked = _as_of(log, decision_id)
-    decision = asked.decision
-    ids: Any = decision.ids(asked.offer)
-    lessons = [lesson for lesson in fold.lessons() if lesson.seq <= fold.seq]
-    columns = _column_effects(fold, asked)
+    fold, record = _as_of(journal, decision_id)
+    runner_up = _runner_up(fold, record)
+    runner_up_ids: Any = []
+    margin = None
+    if runner_up is not None:
+        runner_up_ids = runner_up.ids(record.offer)
+        margin = _total(record.decision) - _total(runner_up)
+    return Explanation(
+        decision=decision_id,
+        arms=_reasons(fold, record),
+        runner_up=runner_up_ids,
+        margin=margin,
+    )
+
+
+def _reasons(fold: Fold, record: DecisionRecord) -> list[ArmReasons]:
+    """Why each of the arms was chosen."""
+    decision = record.decision
+    ids: Any = decision.ids(record.offer)
+    observations = list(fold.reader.observations(last=fold.seq))
+    effects = _column_effects(fold, record)
     reasons = []
-    for place, arm in enumerate(ids):
-        position = int(decision.positions[place])
-        effect = columns.get(position)
+    for place, position in enumerate(decision.positions.tolist()):
+        effect = effects.get(position)
         reasons.append(
             ArmReasons(
-                arm=arm,
-                mean=_at(decision.mean, place),
-                std=_at(decision.std, place),
-                index=_at(decision.desirability, place),
-                teachers=_teachers(fold, asked.offer, position, lessons),
+                arm=ids[place],
+                mean=value_at(decision.mean, place),
+                std=value_at(decision.std, place),
+                index=value_at(decision.desirability, place),
+                teachers=_teachers(fold, record.offer, position, observations),
                 column=None if effect is None else effect.column,
                 effect=None if effect is None else effect.change,
             )
         )
-    runner_up = _runner_up(fold, asked)
-    margin = None
-    others: list[ArmId] = []
-    if runner_up is not None:
-        other_ids: Any = runner_up.ids(asked.offer)
-        others = other_ids
-        margin = _total(decision) - _total(runner_up)
-    return Explanation(
-        decision=decision_id, arms=reasons, runner_up=others, margin=margin
-    )
+    return reasons
 
 
-def _as_of(log: Log, decision_id: str) -> tuple[Fold, Asked]:
+def _as_of(journal: BanditJournal, decision_id: str) -> tuple[Fold, DecisionRecord]:
     """What the bandit had learned just before a decision, and the decision."""
-    event = log.event(decided_key(decision_id))
+    event = journal.event(decided_key(decision_id))
     if event is None:
         raise no_decision(decision_id)
-    log.flush()
-    fold = Fold(log)
-    for earlier in log.events():
-        if earlier.seq == event.seq:
-            break
+    journal.flush()
+    fold = Fold(journal)
+    for earlier in journal.events(last=event.seq - 1):
         fold.apply(earlier)
-    return fold, fold.asked(event)
-
-
-def _at(values: Floats | None, place: int) -> float | None:
-    return None if values is None else float(values[place])
+    return fold, fold.reader.decision(event)
 
 
 def _total(decision: Decision) -> float:
@@ -131,16 +133,16 @@ def _total(decision: Decision) -> float:
 # --- the runner-up -------------------------------------------------------------------------
 
 
-def _runner_up(fold: Fold, asked: Asked) -> Decision | None:
+def _runner_up(fold: Fold, record: DecisionRecord) -> Decision | None:
     """The best super arm that lacks at least one of the chosen arms; ``None`` if there is none."""
-    if asked.decision.desirability is None:
+    if record.decision.desirability is None:
         return None
     # Without the rounds at random of a policy that explores.
     policy = index_policy_of(fold.policy) or fold.policy
     best: Decision | None = None
-    for position in asked.decision.positions.tolist():
+    for position in record.decision.positions.tolist():
         try:
-            decision = fold.decide(_without(asked.offer, position), policy)
+            decision = fold.decide(_without(record.offer, position), policy)
         except (InfeasibleError, InputError):
             continue  # no super arm without this arm
         if best is None or _total(decision) > _total(best):
@@ -160,7 +162,7 @@ def _without(offer: Offer, position: int) -> Offer:
 
 
 def _teachers(
-    fold: Fold, offer: Offer, position: int, lessons: Sequence[Lesson]
+    fold: Fold, offer: Offer, position: int, observations: Sequence[Observation]
 ) -> list[Teacher]:
     """The rewards that alone explain most of an arm's prior variance.
 
@@ -177,18 +179,18 @@ def _teachers(
     variance = float(kernel.diag(row)[0])
     noise = posterior.noise_std**2
     teachers: list[Teacher] = []
-    for lesson in lessons:
-        positions = lesson.feedback.positions
-        observed = _rows(posterior, lesson.offer)[positions]
+    for observation in observations:
+        positions = observation.feedback.positions
+        observed = _rows(posterior, observation.offer)[positions]
         covariances = np.asarray(kernel(row, observed))[0]
         shares = covariances**2 / (variance * (kernel.diag(observed) + noise))
-        ids: Any = lesson.offer.arms.ids
+        ids: Any = observation.offer.arms.ids
         for place, share in enumerate(shares.tolist()):
             teachers.append(
                 Teacher(
-                    decision=lesson.decision_id,
+                    decision=observation.decision_id,
                     arm=ids[int(positions[place])],
-                    reward=float(lesson.feedback.rewards[place]),
+                    reward=float(observation.feedback.rewards[place]),
                     share=share,
                 )
             )
@@ -226,6 +228,8 @@ def _rows(posterior: Any, offer: Offer) -> Floats:
 
 
 class _Effect(NamedTuple):
+    """What a column contributes to the mean of an arm."""
+
     column: str
     change: float
 
@@ -233,28 +237,32 @@ class _Effect(NamedTuple):
 _NO_EFFECT = _Effect("", 0.0)
 
 
-def _column_effects(fold: Fold, asked: Asked) -> dict[int, _Effect]:
+def _column_effects(fold: Fold, record: DecisionRecord) -> dict[int, _Effect]:
     """For each chosen position, the column that changes its mean most."""
     policy = fold.policy
     if not isinstance(policy, Forecaster) or _has_fixed_arms(policy):
         return {}
-    offer = asked.offer
+    offer = record.offer
     features = offer.arms.features
     average = features.mean(axis=0)
     means = policy.beliefs(offer).mean
-    names = _column_names(fold, features.shape[1])
     effects: dict[int, _Effect] = {}
-    for column, name in enumerate(names):
-        changed = features.copy()
-        changed[:, column] = average[column]
-        arms = Arms(ids=offer.arms.ids, features=changed)
-        without_column = policy.beliefs(replace(offer, arms=arms)).mean
-        for position in asked.decision.positions.tolist():
-            change = float(means[position] - without_column[position])
+    for column, name in enumerate(_column_names(fold, features.shape[1])):
+        without_column = _with_constant(offer, column, average[column])
+        averaged_means = policy.beliefs(without_column).mean
+        for position in record.decision.positions.tolist():
+            change = float(means[position] - averaged_means[position])
             strongest = effects.get(position, _NO_EFFECT)
             if abs(change) > abs(strongest.change):
                 effects[position] = _Effect(name, change)
     return effects
+
+
+def _with_constant(offer: Offer, column: int, value: float) -> Offer:
+    """The same offer, with one value in a column of all arms."""
+    features = offer.arms.features.copy()
+    features[:, column] = value
+    return replace(offer, arms=Arms(ids=offer.arms.ids, features=features))
 
 
 def _has_fixed_arms(policy: object) -> bool:

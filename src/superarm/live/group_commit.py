@@ -24,8 +24,8 @@ _MOST_TOGETHER = 4096
 """Appends in one transaction, at most: a larger one delays those who wait first."""
 
 
-class _Waiting:
-    """An append, and the future of whoever waits for it."""
+class _QueuedAppend:
+    """An append, and the future that its caller waits for."""
 
     __slots__ = ("append", "durable")
 
@@ -43,7 +43,7 @@ class GroupCommit:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_QueuedAppend] = deque()
         self._changed = Condition()
         self._failed: dict[int, SuperarmError] = {}  # by bandit, until it is reset
         self._closing = False
@@ -62,24 +62,24 @@ class GroupCommit:
         Args:
             append: The events.
         """
-        waiting = _Waiting(append)
+        queued = _QueuedAppend(append)
         with self._changed:
             if self._closing:
                 raise StorageError("the storage is closed")
             failure = self._failed.get(append.bandit)
             if failure is not None:
-                waiting.durable.set_exception(failure)
-                return waiting.durable
-            self._queue.append(waiting)
+                queued.durable.set_exception(failure)
+                return queued.durable
+            self._queue.append(queued)
             self._changed.notify()
-        return waiting.durable
+        return queued.durable
 
     def waiting(self) -> int:
         """Appends that wait for a transaction."""
         return len(self._queue)
 
     def reset(self, bandit: int) -> None:
-        """Accept events of a bandit again, once it has been read from the journal anew.
+        """Accept events of a bandit again, once it has been reloaded from the journal.
 
         Args:
             bandit: The id of the bandit.
@@ -101,7 +101,7 @@ class GroupCommit:
                 return
             self._store(group)
 
-    def _next_group(self) -> list[_Waiting]:
+    def _next_group(self) -> list[_QueuedAppend]:
         """Wait for appends and take them; empty once everything is stored and the queue closed."""
         with self._changed:
             while not self._queue and not self._closing:
@@ -109,9 +109,9 @@ class GroupCommit:
             count = min(len(self._queue), _MOST_TOGETHER)
             return [self._queue.popleft() for _ in range(count)]
 
-    def _store(self, group: Sequence[_Waiting]) -> None:
+    def _store(self, group: Sequence[_QueuedAppend]) -> None:
         try:
-            self._journal.append([waiting.append for waiting in group])
+            self._journal.append([queued.append for queued in group])
         except StaleOwnerError:
             # One bandit has another owner by now: the others must not suffer.
             self._store_by_bandit(group)
@@ -122,13 +122,13 @@ class GroupCommit:
         else:
             self.count += 1
             self.appended += len(group)
-            for waiting in group:
-                waiting.durable.set_result(None)
+            for queued in group:
+                queued.durable.set_result(None)
 
-    def _store_by_bandit(self, group: Sequence[_Waiting]) -> None:
-        by_bandit: dict[int, list[_Waiting]] = {}
-        for waiting in group:
-            by_bandit.setdefault(waiting.append.bandit, []).append(waiting)
+    def _store_by_bandit(self, group: Sequence[_QueuedAppend]) -> None:
+        by_bandit: dict[int, list[_QueuedAppend]] = {}
+        for queued in group:
+            by_bandit.setdefault(queued.append.bandit, []).append(queued)
         if len(by_bandit) == 1:
             message = "another process has taken this bandit over; load it again"
             self._fail(group, StaleOwnerError(message))
@@ -136,20 +136,20 @@ class GroupCommit:
         for part in by_bandit.values():
             self._store(part)
 
-    def _fail(self, group: Sequence[_Waiting], error: SuperarmError) -> None:
+    def _fail(self, group: Sequence[_QueuedAppend], error: SuperarmError) -> None:
         # Without events, memory is not ahead of the journal: the next request may succeed.
         failed_bandits = {
-            waiting.append.bandit for waiting in group if waiting.append.events
+            queued.append.bandit for queued in group if queued.append.events
         }
         with self._changed:
             for bandit in failed_bandits:
                 self._failed[bandit] = error
             still_queued = [
-                waiting
-                for waiting in self._queue
-                if waiting.append.bandit in failed_bandits
+                queued
+                for queued in self._queue
+                if queued.append.bandit in failed_bandits
             ]
-            for waiting in still_queued:
-                self._queue.remove(waiting)
-        for waiting in [*group, *still_queued]:
-            waiting.durable.set_exception(error)
+            for queued in still_queued:
+                self._queue.remove(queued)
+        for queued in [*group, *still_queued]:
+            queued.durable.set_exception(error)

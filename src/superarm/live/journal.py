@@ -37,7 +37,7 @@ class StorageError(SuperarmError, OSError):
 
 
 class StaleOwnerError(SuperarmError, RuntimeError):
-    """Another process has appended to this bandit: what this one knows of it is out of date."""
+    """Another process has appended to this bandit: the memory of this process is out of date."""
 
 
 class BanditRow(NamedTuple):
@@ -50,7 +50,7 @@ class BanditRow(NamedTuple):
 
 
 class TokenRow(NamedTuple):
-    """A token of a service's user. The token itself is known to its user alone."""
+    """A token of a service's user. Only the user has the token itself."""
 
     hash: str
     tenant: str
@@ -270,14 +270,15 @@ def check_numbers(appends: Sequence[Append], last_seq: Callable[[int], int]) -> 
         appends: The events to store; those of one bandit in order.
         last_seq: The number of a bandit's last event in the journal.
     """
-    last: dict[int, int] = {}
+    last_seqs: dict[int, int] = {}  # by bandit, these events included
     for append in appends:
+        bandit = append.bandit
         for event in append.events:
-            if append.bandit not in last:
-                last[append.bandit] = last_seq(append.bandit)
-            if event.seq != last[append.bandit] + 1:
+            if bandit not in last_seqs:
+                last_seqs[bandit] = last_seq(bandit)
+            if event.seq != last_seqs[bandit] + 1:
                 raise stale_owner()
-            last[append.bandit] = event.seq
+            last_seqs[bandit] = event.seq
 
 
 # --- messages that every journal needs -----------------------------------------------------

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from superarm.core.errors import StateError
 
-from .events import Kind, decode_body, digest
+from .codec import decode_body, digest
+from .events import Kind
 
 _EVENTS = 1000  # read at a time
 _BLOBS = 16  # read at a time; each may have megabytes

@@ -137,6 +137,29 @@ class RewardRange:
             )
 
 
+def as_reward_range(bounds: tuple[float, float] | None) -> RewardRange | None:
+    """The range that a user stated.
+
+    Args:
+        bounds: The least and the greatest reward of a decision; ``None``: not known.
+    """
+    if bounds is None:
+        return None
+    low, high = bounds
+    return RewardRange(low=low, high=high)
+
+
+def check_level(level: float) -> None:
+    """Refuse a probability that no interval can have.
+
+    Args:
+        level: Probability that an interval covers.
+    """
+    as_number(level, "level", 0.0, 1.0)
+    if level in (0.0, 1.0):
+        raise InputError(f"level is {level}; it must be between 0 and 1")
+
+
 # --- estimates -----------------------------------------------------------------------------
 
 
@@ -301,18 +324,20 @@ def _lower_mean(x: Floats, B: float, alpha: float) -> float:
         B: How far a term can be below its centre.
         alpha: The probability that the bound fails.
     """
-    deviations = (x - _centres(x)) / B
-    variance = float(deviations @ deviations)
+    scaled_deviations = (x - _centres(x)) / B
+    squares = float(scaled_deviations @ scaled_deviations)  # Σ (x − c)²/B²
     log_threshold = -math.log(alpha)
 
-    def log_mixture(total: float) -> float:
+    def log_excess(total: float) -> float:
         """The logarithm of the mixture, less that of 1/α, if Σ (x − μ)/B is ``total``."""
-        logs = _LOG_WEIGHTS + _LAMBDAS * total - _PSI * variance
-        return float(np.logaddexp.reduce(logs)) - log_threshold
+        log_components = _LOG_WEIGHTS + _LAMBDAS * total - _PSI * squares
+        log_mixture = float(np.logaddexp.reduce(log_components))
+        return log_mixture - log_threshold
 
-    # A component alone reaches 1/α later than the mixture.
-    alone = (log_threshold + _PSI * variance - _LOG_WEIGHTS) / _LAMBDAS
-    largest_total = float(brentq(log_mixture, 0.0, float(alone.min())))
+    # A component by itself reaches 1/α later than the mixture.
+    component_totals = (log_threshold + _PSI * squares - _LOG_WEIGHTS) / _LAMBDAS
+    highest = float(component_totals.min())
+    largest_total = float(brentq(log_excess, 0.0, highest))
     return float(x.mean()) - B * largest_total / len(x)
 
 

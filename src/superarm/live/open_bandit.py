@@ -20,7 +20,6 @@ A column of features that is the same for all arms of every offer belongs to the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,10 +31,20 @@ from superarm.core import Bools, Floats
 from superarm.core.errors import InputError
 
 from .arms import ArmId
-from .export import Export
-from .log import Log
-from .records import Outcome, Outcomes
-from .tables import Column, Format, Type, numbers, table_file
+from .bandit_journal import BanditJournal
+from .outcomes import Outcome, Outcomes
+from .tables import Column, Export, Format, Type, numbers, open_tables
+
+_REWARD_COLUMNS = (
+    Column("", Type.INTEGER),
+    Column("timestamp", Type.TEXT),
+    Column("item_id", Type.INTEGER),
+    Column("position", Type.INTEGER),
+    Column("click", Type.NUMBER),
+    Column("propensity_score", Type.NUMBER),
+)
+_CONTEXT_COLUMNS = (Column("", Type.INTEGER), Column("item_id", Type.INTEGER))
+_NAME_COLUMNS = (Column("item_id", Type.INTEGER), Column("arm", Type.TEXT))
 
 
 class _Row(NamedTuple):
@@ -67,7 +76,7 @@ class _Items:
         Args:
             outcome: The decision.
         """
-        arms = outcome.asked.offer.arms
+        arms = outcome.record.offer.arms
         features = arms.features
         is_same = (features == features[0]).all(axis=0)
         if self.is_users is None:
@@ -118,89 +127,53 @@ class _Items:
 
 
 def export_open_bandit(
-    log: Log, last: int, folder: Path, file_format: Format, *, features: bool
+    journal: BanditJournal,
+    last: int,
+    folder: Path,
+    file_format: Format,
+    *,
+    features: bool,
 ) -> Export:
     """Write the journal in the layout of the Open Bandit Dataset.
 
     Args:
-        log: The journal.
+        journal: The journal.
         last: The number of the last event to export.
         folder: Where the files go.
         file_format: Their format.
         features: Whether to write features of users and items.
     """
-    items = _items(log, last, with_features=features)
-    log_columns = [
-        Column("", Type.INTEGER),
-        Column("timestamp", Type.TEXT),
-        Column("item_id", Type.INTEGER),
-        Column("position", Type.INTEGER),
-        Column("click", Type.NUMBER),
-        Column("propensity_score", Type.NUMBER),
-    ]
-    user_count = len(items.user_columns)
-    log_columns += numbers(f"user_feature_{number}" for number in range(user_count))
-    context_columns = [Column("", Type.INTEGER), Column("item_id", Type.INTEGER)]
-    item_count = len(items.item_columns)
-    context_columns += numbers(f"item_feature_{number}" for number in range(item_count))
-    names_columns = [Column("item_id", Type.INTEGER), Column("arm", Type.TEXT)]
-    with ExitStack() as files:
-
-        def table(name: str, columns: list[Column]) -> Any:
-            return files.enter_context(table_file(folder, name, columns, file_format))
-
-        log_table = table("all", log_columns)
-        context_table = table("item_context", context_columns)
-        names_table = table("items", names_columns)
-        for row in _rows(log, last, items):
+    items = _items(journal, last, with_features=features)
+    user_columns = _numbered("user_feature", len(items.user_columns))
+    item_columns = _numbered("item_feature", len(items.item_columns))
+    with open_tables(folder, file_format) as tables:
+        rewards = tables.open("all", [*_REWARD_COLUMNS, *user_columns])
+        contexts = tables.open("item_context", [*_CONTEXT_COLUMNS, *item_columns])
+        names = tables.open("items", _NAME_COLUMNS)
+        for row in _rows(journal, last, items):
             timestamp = datetime.fromtimestamp(row.time, UTC).isoformat(" ")
             values = [row.item, row.position, row.reward, row.propensity]
-            log_table.write([log_table.rows, timestamp, *values, *row.context])
+            rewards.write([rewards.rows, timestamp, *values, *row.context])
         for arm, item in items.numbers.items():
             item_features = items.features[item][items.item_columns].tolist()
-            context_table.write([item, item, *item_features])
-            names_table.write([item, str(arm)])
-    tables = {"all": log_table, "item_context": context_table, "items": names_table}
-    return Export(
-        files={name: str(folder / f"{name}.{file_format}") for name in tables},
-        rows={name: writer.rows for name, writer in tables.items()},
-    )
+            contexts.write([item, item, *item_features])
+            names.write([item, str(arm)])
+    return tables.summary()
 
 
-def bandit_feedback(log: Log, last: int, *, features: bool) -> dict[str, Any]:
-    """The same in memory, as the ``BanditFeedback`` of the Open Bandit Pipeline.
-
-    Args:
-        log: The journal.
-        last: The number of the last event.
-        features: Whether to include features of users and items.
-    """
-    items = _items(log, last, with_features=features)
-    rows = list(_rows(log, last, items))
-    context = np.array([row.context for row in rows], dtype=np.float64)
-    item_rows = [row[items.item_columns] for row in items.features]
-    return {
-        "n_rounds": len(rows),
-        "n_actions": len(items.numbers),
-        "action": np.array([row.item for row in rows], dtype=np.intp),
-        "position": np.array([row.position - 1 for row in rows], dtype=np.intp),
-        "reward": np.array([row.reward for row in rows]),
-        "pscore": np.array([row.propensity for row in rows]),
-        "context": context.reshape(len(rows), len(items.user_columns)),
-        "action_context": np.array(item_rows).reshape(
-            len(items.numbers), len(items.item_columns)
-        ),
-    }
+def _numbered(name: str, count: int) -> list[Column]:
+    """Columns ``name_0``, ``name_1``, …"""
+    return numbers(f"{name}_{number}" for number in range(count))
 
 
-def _items(log: Log, last: int, *, with_features: bool) -> _Items:
+def _items(journal: BanditJournal, last: int, *, with_features: bool) -> _Items:
     """All arms of the journal. Decisions of unknown propensity are refused."""
     items = _Items(with_features)
-    for outcome in Outcomes(log, last):
-        propensity = outcome.asked.decision.propensity
+    for outcome in Outcomes(journal, last):
+        propensity = outcome.record.decision.propensity
         if not propensity:
             raise InputError(
-                f"the propensity of decision {outcome.asked.id!r} is unknown, and the layout of Open "
+                f"the propensity of decision {outcome.record.id!r} is unknown, and the layout of Open "
                 "Bandit needs it: export as flat tables, and let a policy act that knows its "
                 "propensities, such as 'exploring'"
             )
@@ -209,21 +182,21 @@ def _items(log: Log, last: int, *, with_features: bool) -> _Items:
     return items
 
 
-def _rows(log: Log, last: int, items: _Items) -> Iterator[_Row]:
-    for outcome in Outcomes(log, last):
-        asked = outcome.asked
-        ids: Any = asked.decision.ids(asked.offer)
-        context = asked.offer.arms.features[0][items.user_columns].tolist()
-        for place, position in enumerate(asked.decision.positions.tolist()):
+def _rows(journal: BanditJournal, last: int, items: _Items) -> Iterator[_Row]:
+    for outcome in Outcomes(journal, last):
+        record = outcome.record
+        ids: Any = record.decision.ids(record.offer)
+        context = record.offer.arms.features[0][items.user_columns].tolist()
+        for place, position in enumerate(record.decision.positions.tolist()):
             known = outcome.rewards.get(position)
             if known is None:
                 continue
-            assert asked.decision.propensity is not None  # checked for all items
+            assert record.decision.propensity is not None  # checked for all items
             yield _Row(
-                time=asked.time,
+                time=record.time,
                 item=items.numbers[ids[place]],
                 position=place + 1,
                 reward=known.reward,
-                propensity=asked.decision.propensity,
+                propensity=record.decision.propensity,
                 context=context,
             )

@@ -115,11 +115,11 @@ class Connections:
         self._closed = False
 
     def writing(self) -> AbstractContextManager[Connection]:
-        """The connection that writes, for this thread alone."""
+        """The connection that writes, for this thread only."""
         return self._use(self._writers)
 
     def reading(self) -> AbstractContextManager[Connection]:
-        """A connection that reads, for this thread alone."""
+        """A connection that reads, for this thread only."""
         return self._use(self._readers)
 
     @contextmanager
@@ -170,7 +170,7 @@ class Connections:
             connection.close()
 
     def close(self) -> None:
-        """Close all connections, those in use when they are given back."""
+        """Close all connections, those in use when they are returned."""
         with self._lock:
             self._closed = True
         self._drop_idle()

@@ -1,7 +1,7 @@
 """A journal in PostgreSQL, which several processes may share.
 
 One connection writes, a few others read. A commit returns when the server's disk has confirmed it. After
-a lost connection the next call connects anew. If it was lost during a commit, nobody can tell whether the
+a lost connection the next call reconnects. If it was lost during a commit, nobody can tell whether the
 events are stored: the caller reads them again, and the unique keys prevent that anything counts twice.
 """
 
@@ -17,11 +17,13 @@ from psycopg.errors import DuplicateTable, UniqueViolation
 
 from superarm.core.errors import InputError, StateError
 
-from .events import Event, encode_body
+from .codec import encode_body
+from .events import Event
 from .journal import (
     SCHEMA,
     Append,
     BanditRow,
+    Membership,
     ProcessRow,
     Snapshot,
     TokenRow,
@@ -43,15 +45,12 @@ from .sql_journal import LAST_SEQ, SQLJournal
 
 _READERS = 4
 """Connections that read, at most."""
-_CREATING = (
-    0x5375416D  # "SuAm": the advisory lock of whoever creates or upgrades tables
-)
+# "SuAm": the advisory lock for creating or upgrading tables.
+_CREATING = 0x5375416D
 
 
-class PostgresJournal(SQLJournal):
-    """A journal in a database; see :class:`~superarm.live.journal.Journal`.
-
-    It also implements :class:`~superarm.live.journal.Membership`.
+class PostgresJournal(SQLJournal, Membership):
+    """A journal in a database, which several processes may share.
 
     Args:
         url: The database: ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE``. Tables are created if it
@@ -78,13 +77,6 @@ class PostgresJournal(SQLJournal):
     # --- bandits ---------------------------------------------------------------------------
 
     def create(self, tenant: str, name: str, first: Event) -> BanditRow:
-        """Add a bandit with its first event.
-
-        Args:
-            tenant: Whose bandit it is.
-            name: Its name, unique for the tenant.
-            first: The event ``created``.
-        """
         query = b"INSERT INTO bandits (tenant, name, created) VALUES (%s, %s, %s) RETURNING id"
         with self._connections.writing() as connection, connection.transaction():
             try:
@@ -99,11 +91,6 @@ class PostgresJournal(SQLJournal):
     # --- tokens ----------------------------------------------------------------------------
 
     def add_token(self, token: TokenRow) -> None:
-        """Store a token.
-
-        Args:
-            token: The token, hashed.
-        """
         query = (
             b"INSERT INTO tokens (hash, tenant, name, scopes, created) "
             b"VALUES (%s, %s, %s, %s, %s)"
@@ -115,12 +102,6 @@ class PostgresJournal(SQLJournal):
                 raise token_exists(token) from None
 
     def remove_token(self, tenant: str, name: str) -> bool:
-        """Remove a token; whether there was one.
-
-        Args:
-            tenant: Whose token it is.
-            name: Its name.
-        """
         query = b"DELETE FROM tokens WHERE tenant = %s AND name = %s"
         with self._connections.writing() as connection:
             return connection.execute(query, (tenant, name)).rowcount > 0
@@ -128,11 +109,6 @@ class PostgresJournal(SQLJournal):
     # --- events ----------------------------------------------------------------------------
 
     def append(self, appends: Sequence[Append]) -> None:
-        """Store events in one transaction: all of them or none.
-
-        Args:
-            appends: The events; those of one bandit in order.
-        """
         # Every process inserts in the same order of tables and rows. So two of them that insert the
         # same rows wait for each other in one direction only, and never for ever.
         with self._connections.writing() as connection, connection.transaction():
@@ -153,12 +129,6 @@ class PostgresJournal(SQLJournal):
     # --- processes -------------------------------------------------------------------------
 
     def heartbeat(self, process: str, address: str) -> None:
-        """Record that a process is alive now.
-
-        Args:
-            process: Its id.
-            address: Where other processes reach it.
-        """
         query = (
             b"INSERT INTO processes (id, address, seen) VALUES (%s, %s, clock_timestamp()) "
             b"ON CONFLICT (id) DO UPDATE SET address = excluded.address, seen = excluded.seen"
@@ -168,20 +138,10 @@ class PostgresJournal(SQLJournal):
             connection.execute(query, (process, address))
 
     def leave(self, process: str) -> None:
-        """Remove a process that stops.
-
-        Args:
-            process: Its id.
-        """
         with self._connections.reading() as connection:
             connection.execute(b"DELETE FROM processes WHERE id = %s", (process,))
 
     def processes(self, max_age_seconds: float) -> list[ProcessRow]:
-        """The processes that were alive lately, by id.
-
-        Args:
-            max_age_seconds: How long ago, at most, by the clock of the database.
-        """
         query = (
             "SELECT id, address, extract(epoch FROM seen)::double precision FROM processes "
             "WHERE seen >= clock_timestamp() - make_interval(secs => ?) ORDER BY id"

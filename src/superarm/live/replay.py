@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from superarm.core import Floats
 
+from .bandit_journal import BanditJournal
 from .events import Event, Kind
 from .fold import Fold
-from .log import Log
 
 TOLERANCE = 1e-9
 """Differences of means and standard deviations, relative to the largest, that count as rounding:
@@ -34,23 +34,25 @@ class Replay:
 
 
 def verify(
-    log: Log, report: Callable[[Replay], None] | None = None, decide: bool = True
+    journal: BanditJournal,
+    report: Callable[[Replay], None] | None = None,
+    *,
+    repeat_decisions: bool = True,
 ) -> Replay:
     """Fold all events without a snapshot; decide at every recorded decision, and compare.
 
     Args:
-        log: The journal of a bandit.
+        journal: The journal of a bandit.
         report: Called after every event, to show progress.
-        decide: Whether to decide again; otherwise the events are only folded.
+        repeat_decisions: Whether to decide again; otherwise the events are only folded.
     """
-    fold = Fold(log)
+    fold = Fold(journal)
     replay = Replay()
-    for event in log.events():
+    for event in journal.events():
         if event.kind is Kind.DECIDED:
             replay.decisions += 1
-            difference = _difference(fold, event) if decide else None
-            if difference is not None:
-                replay.differences.append(difference)
+            if repeat_decisions:
+                replay.differences += _differences(fold, event)
         fold.apply(event)
         replay.events += 1
         if report is not None:
@@ -58,26 +60,23 @@ def verify(
     return replay
 
 
-def _difference(fold: Fold, event: Event) -> str | None:
-    """How the decision of an event differs from what is decided now; ``None``: it does not."""
-    asked = fold.asked(event)
-    recorded = asked.decision
-    decided = fold.decide(asked.offer)
-    where = f"event {event.seq}, decision {asked.id!r}"
+def _differences(fold: Fold, event: Event) -> Iterator[str]:
+    """How the decision of an event differs from what is decided now; at most one sentence."""
+    record = fold.reader.decision(event)
+    recorded = record.decision
+    repeated = fold.decide(record.offer)
+    where = f"event {event.seq}, decision {record.id!r}"
     pending = event.body.get("pending")  # not in events of the first version
     if pending is not None and pending != fold.pending_digest():
-        return f"{where}: other decisions awaited rewards than now"
-    if recorded.positions.tolist() != decided.positions.tolist():
-        return (
-            f"{where}: recorded {recorded.ids(asked.offer)}, "
-            f"now {decided.ids(asked.offer)}"
-        )
-    for name in ("mean", "std"):
-        before: Floats | None = getattr(recorded, name)
-        now: Floats | None = getattr(decided, name)
-        if not _agree(before, now):
-            return f"{where}: {name} was {before}, now {now}"
-    return None
+        yield f"{where}: other decisions awaited rewards than now"
+    elif recorded.positions.tolist() != repeated.positions.tolist():
+        before = recorded.ids(record.offer)
+        now = repeated.ids(record.offer)
+        yield f"{where}: recorded {before}, now {now}"
+    elif not _agree(recorded.mean, repeated.mean):
+        yield f"{where}: mean was {recorded.mean}, now {repeated.mean}"
+    elif not _agree(recorded.std, repeated.std):
+        yield f"{where}: std was {recorded.std}, now {repeated.std}"
 
 
 def _agree(before: Floats | None, now: Floats | None) -> bool:

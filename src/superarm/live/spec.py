@@ -68,9 +68,9 @@ class BanditSpec:
             return cls.from_json(spec)
         if isinstance(spec, Mapping):
             policy = dict(spec)
-            return (
-                cls(policy=policy) if default is None else default.with_policy(policy)
-            )
+            if default is not None:
+                return default.with_policy(policy)
+            return cls(policy=policy)
         if isinstance(spec, Policy):
             policy = spec_of(spec)
             if default is not None:

@@ -8,16 +8,17 @@ from typing import Any
 
 from superarm.core.errors import StateError
 
-from .events import Event, Kind, decode_body
-from .journal import BanditRow, Snapshot, TokenRow
+from .codec import decode_body
+from .events import Event, Kind
+from .journal import BanditRow, Journal, Snapshot, TokenRow
 from .journal_check import find_problems
 
 LAST_SEQ = "SELECT max(seq) FROM events WHERE bandit = ?"
 _PAGE = 1000  # events read at a time
 
 
-class SQLJournal(ABC):
-    """Reads the tables of a journal.
+class SQLJournal(Journal, ABC):
+    """Reads the tables of a journal; :class:`Journal` documents the methods.
 
     A subclass connects and writes. Statements are in the SQL that SQLite and PostgreSQL share, with
     ``?`` in the place of values.
@@ -33,7 +34,6 @@ class SQLJournal(ABC):
 
     @property
     def url(self) -> str:
-        """The URL of the storage, without a password."""
         return self._url
 
     @abstractmethod
@@ -48,41 +48,19 @@ class SQLJournal(ABC):
     # --- bandits ---------------------------------------------------------------------------
 
     def find(self, tenant: str, name: str) -> BanditRow | None:
-        """A bandit by name; ``None`` if there is none.
-
-        Args:
-            tenant: Whose bandit it is.
-            name: Its name.
-        """
         query = "SELECT id, tenant, name, created FROM bandits WHERE tenant = ? AND name = ?"
         row = self._first_row(query, (tenant, name))
         return None if row is None else BanditRow(*row)
 
     def bandits(self, tenant: str) -> list[BanditRow]:
-        """All bandits of a tenant, by name.
-
-        Args:
-            tenant: Whose bandits.
-        """
         query = "SELECT id, tenant, name, created FROM bandits WHERE tenant = ? ORDER BY name"
         return [BanditRow(*row) for row in self._rows(query, (tenant,))]
 
     def newest(self, most: int) -> list[BanditRow]:
-        """The bandits of all tenants that were created last.
-
-        Args:
-            most: How many, at most.
-        """
         query = "SELECT id, tenant, name, created FROM bandits ORDER BY id DESC LIMIT ?"
         return [BanditRow(*row) for row in self._rows(query, (most,))]
 
     def find_decision(self, tenant: str, key: str) -> list[BanditRow]:
-        """The bandits that have a decision with this key.
-
-        Args:
-            tenant: Whose bandits.
-            key: The key of the event ``decided``.
-        """
         query = (
             "SELECT id, tenant, name, created FROM bandits WHERE tenant = ? AND id IN "
             "(SELECT bandit FROM events WHERE key = ? AND kind = 'decided') ORDER BY name"
@@ -92,29 +70,17 @@ class SQLJournal(ABC):
     # --- tokens ----------------------------------------------------------------------------
 
     def find_token(self, token_hash: str) -> TokenRow | None:
-        """A token by its hash; ``None`` if there is none.
-
-        Args:
-            token_hash: The hash.
-        """
         query = "SELECT hash, tenant, name, scopes, created FROM tokens WHERE hash = ?"
         row = self._first_row(query, (token_hash,))
         return None if row is None else TokenRow(*row)
 
     def tokens(self) -> list[TokenRow]:
-        """All tokens, by tenant and name."""
         query = "SELECT hash, tenant, name, scopes, created FROM tokens ORDER BY tenant, name"
         return [TokenRow(*row) for row in self._rows(query)]
 
     # --- events ----------------------------------------------------------------------------
 
     def events(self, bandit: int, after: int = 0) -> Iterator[Event]:
-        """The events of a bandit in order.
-
-        Args:
-            bandit: The id of the bandit.
-            after: The number of the event to start after.
-        """
         query = (
             "SELECT seq, key, kind, time, body FROM events "
             "WHERE bandit = ? AND seq > ? ORDER BY seq LIMIT ?"
@@ -136,21 +102,10 @@ class SQLJournal(ABC):
                 return
 
     def last_seq(self, bandit: int) -> int:
-        """The number of a bandit's last event.
-
-        Args:
-            bandit: The id of the bandit.
-        """
         rows = self._rows(LAST_SEQ, (bandit,))
         return rows[0][0] or 0
 
     def event(self, bandit: int, key: str) -> Event | None:
-        """The event with a key; ``None`` if there is none.
-
-        Args:
-            bandit: The id of the bandit.
-            key: The key.
-        """
         query = (
             "SELECT seq, key, kind, time, body FROM events WHERE bandit = ? AND key = ?"
         )
@@ -170,11 +125,6 @@ class SQLJournal(ABC):
     # --- blobs and snapshots ---------------------------------------------------------------
 
     def blob(self, name: str) -> bytes:
-        """A blob by its hash.
-
-        Args:
-            name: Its hash.
-        """
         row = self._first_row("SELECT bytes FROM blobs WHERE hash = ?", (name,))
         if row is None:
             raise StateError(
@@ -184,11 +134,6 @@ class SQLJournal(ABC):
         return data
 
     def snapshot(self, bandit: int) -> Snapshot | None:
-        """The last snapshot of a bandit; ``None`` if there is none.
-
-        Args:
-            bandit: The id of the bandit.
-        """
         query = "SELECT seq, bytes FROM snapshots WHERE bandit = ?"
         row = self._first_row(query, (bandit,))
         return None if row is None else Snapshot(*row)
@@ -196,5 +141,4 @@ class SQLJournal(ABC):
     # --- damage ----------------------------------------------------------------------------
 
     def check(self) -> list[str]:
-        """Look for damage; one sentence for each problem, none if all is well."""
         return find_problems(self._rows)

@@ -22,7 +22,8 @@ from uuid import uuid4
 from superarm.core.errors import ConflictError, FileError, InputError, StateError
 from superarm.core.files import open_locked, require_regular
 
-from .events import Event, encode_body
+from .codec import encode_body
+from .events import Event
 from .journal import (
     SCHEMA,
     Append,
@@ -43,7 +44,7 @@ _APPLICATION = 0x5375416D  # "SuAm": marks a file as ours
 
 
 class SQLiteJournal(SQLJournal):
-    """A journal in a file of its own; see :class:`~superarm.live.journal.Journal`.
+    """A journal in a file of its own, which one process uses.
 
     Args:
         path: The file; it is created if it does not exist.
@@ -73,13 +74,6 @@ class SQLiteJournal(SQLJournal):
     # --- bandits ---------------------------------------------------------------------------
 
     def create(self, tenant: str, name: str, first: Event) -> BanditRow:
-        """Add a bandit with its first event.
-
-        Args:
-            tenant: Whose bandit it is.
-            name: Its name, unique for the tenant.
-            first: The event ``created``.
-        """
         with self._transaction() as connection:
             try:
                 cursor = connection.execute(
@@ -96,11 +90,6 @@ class SQLiteJournal(SQLJournal):
     # --- tokens ----------------------------------------------------------------------------
 
     def add_token(self, token: TokenRow) -> None:
-        """Store a token.
-
-        Args:
-            token: The token, hashed.
-        """
         with self._transaction() as connection:
             try:
                 connection.execute(
@@ -112,12 +101,6 @@ class SQLiteJournal(SQLJournal):
                 raise token_exists(token) from None
 
     def remove_token(self, tenant: str, name: str) -> bool:
-        """Remove a token; whether there was one.
-
-        Args:
-            tenant: Whose token it is.
-            name: Its name.
-        """
         with self._transaction() as connection:
             cursor = connection.execute(
                 "DELETE FROM tokens WHERE tenant = ? AND name = ?", (tenant, name)
@@ -127,11 +110,6 @@ class SQLiteJournal(SQLJournal):
     # --- events ----------------------------------------------------------------------------
 
     def append(self, appends: Sequence[Append]) -> None:
-        """Store events in one transaction: all of them or none.
-
-        Args:
-            appends: The events; those of one bandit in order.
-        """
         with self._transaction() as connection:
 
             def last_seq(bandit: int) -> int:
@@ -149,7 +127,6 @@ class SQLiteJournal(SQLJournal):
     # --- damage and backups ----------------------------------------------------------------
 
     def check(self) -> list[str]:
-        """Look for damage; one sentence for each problem, none if all is well."""
         try:
             file_problems = self._file_problems()
             return [*file_problems, *super().check()]

@@ -30,7 +30,7 @@ CREATE TABLE snapshots (
     bytes BLOB NOT NULL
 ) STRICT;
 """,
-    # Schema 2: a service finds a decision by its id alone, and knows its users by tokens.
+    # Schema 2: a service finds a decision by its id, and identifies users by tokens.
     """
 CREATE INDEX decisions ON events (key) WHERE kind = 'decided';
 CREATE TABLE tokens (

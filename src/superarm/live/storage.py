@@ -52,8 +52,8 @@ def _release(commits: GroupCommit, journal: Journal) -> None:
     journal.close()
 
 
-_opened: WeakValueDictionary[str, Storage] = WeakValueDictionary()
-_opening = Lock()
+_storages: WeakValueDictionary[str, Storage] = WeakValueDictionary()
+_storages_lock = Lock()
 
 
 def open_storage(storage: str | Storage) -> Storage:
@@ -65,16 +65,16 @@ def open_storage(storage: str | Storage) -> Storage:
     if isinstance(storage, Storage):
         return storage
     require_type(storage, str, "storage", ", such as 'sqlite:///bandits.db'")
-    place = _place(storage)
-    with _opening:
-        opened = _opened.get(place)
+    key = _key_of(storage)
+    with _storages_lock:
+        opened = _storages.get(key)
         if opened is None or opened.closed:
             opened = Storage(storage)
-            _opened[place] = opened
+            _storages[key] = opened
         return opened
 
 
-def _place(url: str) -> str:
+def _key_of(url: str) -> str:
     """What two URLs of one storage have in common: a file is the same from any folder."""
     if url.startswith(_SQLITE):
         return _SQLITE + os.path.realpath(url.removeprefix(_SQLITE))

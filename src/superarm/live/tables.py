@@ -6,11 +6,13 @@ import csv
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
+from superarm.core.display import Displayable
 from superarm.core.errors import require_extra
 from superarm.core.inputs import require_choice
 from superarm.core.states import atomic_file
@@ -164,3 +166,62 @@ def table_file(
         writer = _WRITERS[file_format](file, columns)
         yield writer
         writer.finish()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export(Displayable):
+    """What was written."""
+
+    files: dict[str, str]
+    """Paths by table."""
+    rows: dict[str, int]
+    """Rows by table."""
+
+
+class TableSet:
+    """The tables of one export, which are files of one folder and format.
+
+    Args:
+        folder: Where the files go.
+        file_format: Their format.
+        files: Closes them.
+    """
+
+    def __init__(self, folder: Path, file_format: Format, files: ExitStack) -> None:
+        self._folder = folder
+        self._format = file_format
+        self._files = files
+        self._tables: dict[str, TableWriter] = {}
+
+    def open(self, name: str, columns: Sequence[Column]) -> TableWriter:
+        """Open a table.
+
+        Args:
+            name: The name of the file, without its ending.
+            columns: The columns.
+        """
+        file = table_file(self._folder, name, columns, self._format)
+        table = self._files.enter_context(file)
+        self._tables[name] = table
+        return table
+
+    def summary(self) -> Export:
+        """What was written so far."""
+        files = {}
+        rows = {}
+        for name, table in self._tables.items():
+            files[name] = str(self._folder / f"{name}.{self._format}")
+            rows[name] = table.rows
+        return Export(files=files, rows=rows)
+
+
+@contextmanager
+def open_tables(folder: Path, file_format: Format) -> Iterator[TableSet]:
+    """Open the tables of an export; their files appear when the block ends without an error.
+
+    Args:
+        folder: Where the files go.
+        file_format: Their format.
+    """
+    with ExitStack() as files:
+        yield TableSet(folder, file_format, files)

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from superarm.core.errors import SuperarmError, require_extra
-from superarm.live.codec import decided_key
+from superarm.live.event_keys import decided_key
 
 from .gate import SUBSCRIPTION_KEY, Gate
 from .hub import Hub

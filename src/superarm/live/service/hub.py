@@ -11,7 +11,8 @@ from typing import Any
 from superarm.core.errors import ConflictError, NotFoundError, SuperarmError
 from superarm.live.bandit import Bandit
 from superarm.live.bandits import create_bandit, load_bandit
-from superarm.live.codec import decided_key, no_decision
+from superarm.live.decisions import no_decision
+from superarm.live.event_keys import decided_key
 from superarm.live.journal import BanditRow
 from superarm.live.storage import Storage
 

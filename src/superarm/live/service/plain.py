@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from superarm.live.answers import Answer, Recorded
+from superarm.live.answers import Answer, DecisionDetails
 from superarm.live.bandit import Bandit
-from superarm.live.challenger import ShadowReport
 from superarm.live.explain import Explanation
+from superarm.live.shadow_report import ShadowReport
 
 from . import bodies
 
@@ -67,18 +67,18 @@ def decision_body(bandit: str, answer: Answer) -> bodies.Decision:
     return bodies.Decision(**_decision_fields(bandit, answer))
 
 
-def details_body(bandit: str, recorded: Recorded) -> bodies.DecisionDetails:
+def details_body(bandit: str, details: DecisionDetails) -> bodies.DecisionDetails:
     """A decision, and what became of it, as JSON.
 
     Args:
         bandit: The name of the bandit.
-        recorded: The decision.
+        details: The decision.
     """
     return bodies.DecisionDetails(
-        **_decision_fields(bandit, recorded.answer),
-        status=recorded.status,
-        time=recorded.time,
-        awaiting=recorded.awaiting,
+        **_decision_fields(bandit, details.answer),
+        status=details.status,
+        time=details.time,
+        awaiting=details.awaiting,
     )
 
 

@@ -20,7 +20,7 @@ _MOST_CACHED = 16
 """Sets of arms in memory: asks and tells often refer to the same ones."""
 
 
-class Log:
+class BanditJournal:
     """Reads and appends the events of one bandit.
 
     Args:
@@ -35,17 +35,20 @@ class Log:
         self._bandit = bandit
         self._lock = Lock()
         self._queued: dict[str, Event] = {}  # by key
-        self._arms: OrderedDict[str, Arms] = (
-            OrderedDict()
-        )  # by hash, used last at the end
+        # By hash, used last at the end.
+        self._arms: OrderedDict[str, Arms] = OrderedDict()
 
-    def events(self, after: int = 0) -> Iterator[Event]:
+    def events(self, after: int = 0, last: int | None = None) -> Iterator[Event]:
         """The durable events in order.
 
         Args:
             after: The number of the event to start after.
+            last: The number of the last event to read; ``None``: all.
         """
-        return self._journal.events(self._bandit, after)
+        for event in self._journal.events(self._bandit, after):
+            if last is not None and event.seq > last:
+                return
+            yield event
 
     def event(self, key: str) -> Event | None:
         """The event with a key, durable or queued; ``None`` if there is none.
@@ -69,10 +72,10 @@ class Log:
                 self._arms.move_to_end(name)
                 return self._arms[name]
         arms = arms_from_bytes(self._journal.blob(name))
-        self.remember_arms(name, arms)
+        self.cache_arms(name, arms)
         return arms
 
-    def remember_arms(self, name: str, arms: Arms) -> None:
+    def cache_arms(self, name: str, arms: Arms) -> None:
         """Cache arms under the hash of their blob.
 
         Args:
@@ -94,10 +97,10 @@ class Log:
         with self._lock:
             self._queued[event.key] = event
         durable = self._commits.submit(Append(self._bandit, [event], blobs))
-        durable.add_done_callback(lambda _: self._forget(event))
+        durable.add_done_callback(lambda _: self._remove_queued(event))
         return durable
 
-    def _forget(self, event: Event) -> None:
+    def _remove_queued(self, event: Event) -> None:
         with self._lock:
             if self._queued.get(event.key) is event:
                 del self._queued[event.key]
@@ -114,11 +117,11 @@ class Log:
         """Wait until every queued event is durable."""
         self.barrier().result()
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Wait until every queued event is durable or has failed."""
         with self._lock:
-            is_settled = not self._queued
-        if not is_settled:
+            has_queued = bool(self._queued)
+        if has_queued:
             with suppress(SuperarmError):
                 self.flush()
 

@@ -1,0 +1,19 @@
+"""Bandits of a service, with the verbs of :class:`superarm.live.Bandit`.
+
+A program that has a bandit of its own,
+
+    ``bandit = create_bandit("menu", spec=policy, storage="sqlite:///bandits.db")``
+
+moves to a service by one line:
+
+    ``bandit = Client("http://127.0.0.1:8642").create_bandit("menu", spec=policy)``
+
+A request that fails on its way is sent again if that is safe: an ask or a tell has an id, so that it
+counts once. A refit or a switch is sent once.
+"""
+
+from .client import Client as Client
+from .connection import ServiceError as ServiceError
+from .remote_bandit import RemoteBandit as RemoteBandit
+
+__all__ = ["Client", "RemoteBandit", "ServiceError"]
