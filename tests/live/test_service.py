@@ -470,7 +470,7 @@ def test_a_storage_that_fails_is_503_and_recovers(
     with monkeypatch.context() as patch:
         patch.setattr(storage.journal, "append", fail)
         refused = tell(http, decision["id"], rewards)
-        assert "disk is full" in detail(refused, 503)
+        assert "storage cannot be" in detail(refused, 503)
         assert refused.headers["retry-after"] == "1"
     assert tell(http, decision["id"], rewards).status_code == 201
 

@@ -13,6 +13,7 @@ from superarm.live.spec import BanditSpec
 from . import bodies
 from .context import Admin, Reader, ServiceDep, from_request
 from .plain import bandit_body, report_body
+from .sizes import require_width
 
 router = APIRouter(prefix="/v1/bandits", tags=["challengers"])
 
@@ -29,7 +30,8 @@ def start_challenger(
     def read(table: object) -> BanditSpec:
         return BanditSpec.from_user(table, default=found.spec)
 
-    found.shadow(from_request(read, body.spec))
+    spec = from_request(read, body.spec)
+    found.shadow(require_width(spec, service.limits))
 
 
 @router.get("/{bandit}/challenger")

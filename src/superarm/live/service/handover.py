@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs
 
+from anyio.to_thread import run_sync
 from fastapi import HTTPException
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -16,8 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from superarm.core.errors import SuperarmError, require_extra
 from superarm.live.codec import decided_key
 
-from .gate import SUBSCRIPTION_KEY, Gate
-from .hub import Hub
+from .context import Service
+from .gate import SUBSCRIPTION_KEY
 from .owners import Owners
 from .problems import Refusal, problem
 
@@ -53,8 +54,7 @@ class Handover:
     Args:
         app: The application that answers for the bandits of this process.
         owners: Who owns a bandit.
-        gate: Who sent a request.
-        hub: The bandits of this process.
+        service: The service of this process.
         http: Reaches the other processes.
     """
 
@@ -62,16 +62,16 @@ class Handover:
         self,
         app: ASGIApp,
         owners: Owners,
-        gate: Gate,
-        hub: Hub,
+        service: Service,
         http: httpx.AsyncClient,
     ) -> None:
         library: Any = require_extra("httpx", "client")
         self._library = library
         self._app = app
         self._owners = owners
-        self._gate = gate
-        self._hub = hub
+        self._gate = service.gate
+        self._hub = service.hub
+        self._threads = service.lookup_threads
         self._http = http
         self._not_connected: tuple[type[Exception], ...] = (
             library.ConnectError,
@@ -84,7 +84,7 @@ class Handover:
         if not is_request or _header(scope, _HANDED_OVER) is not None:
             await self._app(scope, receive, send)
             return
-        bandit = await run_in_threadpool(self._bandit_of, scope)
+        bandit = await run_sync(self._bandit_of, scope, limiter=self._threads)
         address = None if bandit is None else self._owners.other_owner(*bandit)
         if bandit is None or address is None:
             await self._app(scope, receive, send)
