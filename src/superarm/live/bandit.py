@@ -6,7 +6,6 @@ What was learned is a cache: a restart reads the journal and continues as if not
 
 from __future__ import annotations
 
-import time as clock
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -16,15 +15,16 @@ from uuid import uuid4
 
 import numpy as np
 
-from superarm.core import Decision, Feedback, Offer
+from superarm.core import Arms, Decision, Feedback, Offer
 from superarm.core.capabilities import Forecaster, KnownPropensity
 from superarm.core.display import Displayable
 from superarm.core.errors import ConflictError, InputError, NotFoundError, SuperarmError
 from superarm.core.inputs import as_number, as_path, require_choice
 from superarm.core.serialization import from_json, to_json
 
+from .ages import AgeLimit
 from .answers import Answer, Forecast, Recorded, Status, Tell
-from .arms import ArmId, as_arms, feedback_by_id, plain_id
+from .arms import ArmId, as_arms, feedback_by_id, is_list_of_ids, plain_id
 from .challenger import Challenger, ShadowReport
 from .codec import (
     abandoned_key,
@@ -77,6 +77,7 @@ class Bandit(Displayable):
         self._fold: Fold | None = None  # None: must be read from the journal
         self._snapshot_seq = 0  # the last event in a snapshot that was queued
         self._row = row
+        self._ages = AgeLimit()
         # Whoever holds it follows the journal with the challenger.
         self._following = Lock()
         self._challenger: Challenger | None = None  # follows when a report is wanted
@@ -112,14 +113,14 @@ class Bandit(Displayable):
         number = uuid4().hex if decision_id is None else _as_id(decision_id)
         with self._lock:
             fold = self._current()
-            offered = as_arms(arms, fold.spec, fold.named)
+            earlier = self._earlier(fold, decided_key(number))
+            offered = self._offered(arms, fold, earlier)
             blob = arms_to_bytes(offered)
             request = {
                 "arms": digest(blob),
                 "structure": to_json(structure),
                 "time": None if time is None else as_number(time, "time"),
             }
-            earlier = self._earlier(fold, decided_key(number))
             if earlier is not None:
                 _check_same(earlier, request, f"decision {number!r}")
                 asked = fold.asked(earlier)
@@ -252,7 +253,9 @@ class Bandit(Displayable):
         number = uuid4().hex if observation_id is None else _as_id(observation_id)
         with self._lock:
             fold = self._current()
-            offered = as_arms(arms, fold.spec, fold.named)
+            key = f"history/{number}"
+            earlier = self._earlier(fold, key)
+            offered = self._offered(arms, fold, earlier)
             offer = Offer(step=fold.steps + 1, arms=offered, time=time)
             feedback = feedback_by_id(offer, rewards, noise_variance)
             blob = arms_to_bytes(offered)
@@ -262,8 +265,6 @@ class Bandit(Displayable):
                 "feedback": to_json(feedback),
             }
             self._log.remember_arms(request["arms"], offered)
-            key = f"history/{number}"
-            earlier = self._earlier(fold, key)
             if earlier is not None:
                 _check_same(earlier, request, f"observation {number!r}")
                 durable = self._log.barrier()
@@ -329,7 +330,7 @@ class Bandit(Displayable):
         """Abandon decisions that are older than the spec's ``max_age``."""
         if fold.spec.max_age is None:
             return
-        oldest = clock.time() - fold.spec.max_age
+        oldest = self._ages.oldest(fold.spec.max_age)
         for decision_id, decision in list(fold.open.items()):
             if decision.time < oldest:
                 # Nobody waits for it: the event that follows is durable only after this one.
@@ -362,10 +363,13 @@ class Bandit(Displayable):
         """
         complete = BanditSpec.from_user(spec)
         complete.build_policy()  # raises before anything changes
-        self._change_spec(Kind.RESPECIFIED, complete)
+        self._change_spec(Kind.RESPECIFIED, {"spec": complete.as_json()})
 
-    def refit(self) -> Refit:
+    def refit(self, *, request_id: str | None = None) -> Refit:
         """Fit the hyper-parameters of the kernel to all rewards recorded so far.
+
+        Args:
+            request_id: An id of your own. Calling again with the same id returns the same fit.
 
         Returns:
             The spec with the fitted kernel, noise and mean, and how well they explain the rewards.
@@ -373,21 +377,22 @@ class Bandit(Displayable):
         with self._lock:
             fold = self._current()
             self._log.flush()
+            key = _request_key("refit", request_id)
+            earlier = None if key is None else self._earlier(fold, key)
+            if earlier is not None:
+                return Refit.from_body(earlier.body)
             fitted = fit_policy(fold.policy, fold.spec, fold.lessons(), fold.seq + 1)
-            self._change_spec(Kind.REFITTED, fitted.spec)
+            self._change_spec(Kind.REFITTED, fitted.as_body(), key)
         return fitted
 
     @retry_if_stale
     def _change_spec(
-        self, kind: Kind, spec: BanditSpec, *, switched: bool = False
+        self, kind: Kind, body: Mapping[str, Any], key: str | None = None
     ) -> None:
         with self._lock:
             fold = self._current()
             self._log.flush()  # the new policy learns from durable events
-            body: dict[str, Any] = {"spec": spec.as_json()}
-            if switched:
-                body["switched"] = True
-            event = fold.numbered_event(kind, body)
+            event = fold.numbered_event(kind, body, key)
             try:
                 durable = self._record(fold, event)
             except BaseException:
@@ -399,16 +404,18 @@ class Bandit(Displayable):
     # --- a challenger ------------------------------------------------------------------------
 
     @retry_if_stale
-    def shadow(self, spec: Any) -> None:
+    def shadow(self, spec: Any, *, request_id: str | None = None) -> None:
         """Let a challenger decide on the same offers, without acting. It survives restarts.
 
         Args:
             spec: A policy, the spec of one by registry names, or a :class:`BanditSpec`; ``None`` ends
                 the challenger. A policy alone takes everything else from the bandit. A challenger that
                 runs already is replaced, and the report starts anew.
+            request_id: An id of your own. Calling again with the same id changes nothing.
         """
         with self._lock:
             fold = self._current()
+            key = _request_key("shadow", request_id)
             table = None
             if spec is not None:
                 challenger = BanditSpec.from_user(spec, default=fold.spec)
@@ -416,8 +423,14 @@ class Bandit(Displayable):
                 table = challenger.as_json()
             elif fold.challenge is None:
                 return
-            event = fold.numbered_event(Kind.CHALLENGED, {"spec": table})
-            durable = self._record(fold, event)
+            body = {"spec": table}
+            earlier = None if key is None else self._earlier(fold, key)
+            if earlier is not None:
+                _check_same(earlier, body, f"challenger {request_id!r}")
+                durable = self._log.barrier()
+            else:
+                event = fold.numbered_event(Kind.CHALLENGED, body, key)
+                durable = self._record(fold, event)
         durable.result()
 
     def shadow_report(
@@ -458,13 +471,22 @@ class Bandit(Displayable):
             challenger.catch_up(last)
             return challenger.report(stated_range, level)
 
-    def switch(self) -> None:
-        """Make the challenger the policy. It has learned all rewards recorded so far."""
+    def switch(self, *, request_id: str | None = None) -> None:
+        """Make the challenger the policy. It has learned all rewards recorded so far.
+
+        Args:
+            request_id: An id of your own. Calling again with the same id changes nothing.
+        """
         with self._lock:
-            challenge = self._current().challenge
-            if challenge is None:
+            fold = self._current()
+            key = _request_key("switch", request_id)
+            if key is not None and self._earlier(fold, key) is not None:
+                self._log.flush()
+                return
+            if fold.challenge is None:
                 raise NotFoundError(_NO_CHALLENGER)
-            self._change_spec(Kind.RESPECIFIED, challenge.spec, switched=True)
+            body = {"spec": fold.challenge.spec.as_json(), "switched": True}
+            self._change_spec(Kind.RESPECIFIED, body, key)
 
     # --- questions -------------------------------------------------------------------------
 
@@ -654,6 +676,19 @@ class Bandit(Displayable):
             raise StaleOwnerError("another process has appended to this bandit")
         return event
 
+    def _offered(self, arms: Any, fold: Fold, earlier: Event | None) -> Arms:
+        """The arms of a request.
+
+        A request that is repeated refers by name to the arms that it was recorded with, whatever was
+        named since.
+        """
+        if earlier is not None:
+            recorded = self._log.arms(earlier.body["arms"])
+            has_same_ids = is_list_of_ids(arms) and list(arms) == list(recorded.ids)
+            if arms is None or has_same_ids:
+                return recorded
+        return as_arms(arms, fold.spec, fold.named)
+
     def _asked(self, fold: Fold, decision_id: str) -> Asked:
         """A decision of any age."""
         recent = fold.recent(decision_id)
@@ -802,6 +837,11 @@ def _comparable(name: str, value: Any) -> str:
 
 
 # --- ids -----------------------------------------------------------------------------------
+
+
+def _request_key(verb: str, request_id: str | None) -> str | None:
+    """The key of a change that has an id from outside; ``None`` without one."""
+    return None if request_id is None else f"{verb}/{_as_id(request_id)}"
 
 
 def _as_id(value: Any) -> str:

@@ -114,6 +114,7 @@ class Fold:
         self._log = log
         self._has_own_spec = spec is not None
         self.seq = 0
+        self._time = 0.0  # of the latest event, in seconds since 1970
         self.steps = 0
         """Rounds so far: decisions, and batches of history."""
         self.open: dict[str, OpenDecision] = {}
@@ -162,17 +163,20 @@ class Fold:
             key: What identifies it.
             body: Plain JSON.
         """
-        now = clock.time()
+        now = max(clock.time(), self._time)  # a clock may jump back, events do not
         return Event(seq=self.seq + 1, key=key, kind=kind, time=now, body=body)
 
-    def numbered_event(self, kind: Kind, body: Mapping[str, Any]) -> Event:
-        """The next event, without an id from outside: it is never repeated.
+    def numbered_event(
+        self, kind: Kind, body: Mapping[str, Any], key: str | None = None
+    ) -> Event:
+        """The next event. Without a key from outside, its number identifies it.
 
         Args:
             kind: What happened.
             body: Plain JSON.
+            key: What identifies it, where a request has an id.
         """
-        return self.next_event(kind, f"{kind}/{self.seq + 1}", body)
+        return self.next_event(kind, key or f"{kind}/{self.seq + 1}", body)
 
     def apply(self, event: Event) -> None:
         """Fold the next event.
@@ -201,6 +205,7 @@ class Fold:
             case Kind.ABANDONED:
                 self._abandon(event.body["decision"])
         self.seq = event.seq
+        self._time = max(self._time, event.time)
 
     def _change_spec(self, event: Event) -> None:
         if self._has_own_spec:
@@ -500,6 +505,9 @@ class Fold:
             ids = state.scalar("named")
             self.named = Arms(ids=ids, features=state.array("named"))
         self.seq = snapshot.seq
+        last_event = next(self._log.events(after=snapshot.seq - 1), None)
+        if last_event is not None:
+            self._time = last_event.time
 
     def _restore_decisions(self, state: State) -> None:
         """Restore open decisions, and rewards that wait to be learned."""

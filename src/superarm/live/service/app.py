@@ -51,7 +51,7 @@ _THREADS = 256
 _READY_SECONDS = 5.0
 """How long the storage may take to answer."""
 _NOT_READY: Responses = {503: {"model": bodies.Problem}}
-_NOT_ADMITTED: Responses = {401: {"model": bodies.Problem}}
+_NOT_ADMITTED: Responses = {401: {"model": bodies.Problem}, **_NOT_READY}
 
 
 def create_app(storage: Storage, settings: Settings | None = None) -> FastAPI:

@@ -91,10 +91,18 @@ def name_arms(
 
 
 @router.post("/{bandit}/refit")
-def refit_bandit(bandit: str, service: ServiceDep, caller: Admin) -> bodies.Fitted:
-    """Fit the hyper-parameters to everything that was observed so far."""
+def refit_bandit(
+    bandit: str,
+    service: ServiceDep,
+    caller: Admin,
+    idempotency_key: IdempotencyKey = None,
+) -> bodies.Fitted:
+    """Fit the hyper-parameters to everything that was observed so far.
+
+    Repeated with the same `Idempotency-Key`, it answers with the same fit.
+    """
     found = service.hub.bandit(caller.tenant, bandit)
-    refit = found.refit()
+    refit = found.refit(request_id=idempotency_key)
     return bodies.Fitted(
         log_marginal_likelihood=refit.log_marginal_likelihood, spec=refit.spec.as_json()
     )

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
 from pydantic import ValidationError
 
 from superarm.core.errors import SuperarmError
@@ -30,7 +31,7 @@ NDJSON = "application/x-ndjson"
 _MOST_LINES = 10_000
 _POLL_SECONDS = 0.2
 _KEEP_ALIVE_SECONDS = 15.0
-_EVENTS_TOGETHER = 100
+_EVENTS_TOGETHER = 500
 _EVENT_SCHEMA = {
     "type": "object",
     "properties": {
@@ -121,7 +122,7 @@ def _line_answer(outcome: bool | SuperarmError) -> dict[str, Any]:
 
 @router.get(
     "/{bandit}/events",
-    response_class=EventStream,
+    response_class=StreamingResponse,
     responses={
         200: {
             "description": "Server-sent events: `id` is the number of the event, `event` its kind, "
