@@ -69,9 +69,7 @@ class Handover:
         self._library = library
         self._app = app
         self._owners = owners
-        self._gate = service.gate
-        self._hub = service.hub
-        self._threads = service.lookup_threads
+        self._service = service
         self._http = http
         self._not_connected: tuple[type[Exception], ...] = (
             library.ConnectError,
@@ -84,13 +82,14 @@ class Handover:
         if not is_request or _header(scope, _HANDED_OVER) is not None:
             await self._app(scope, receive, send)
             return
-        bandit = await run_sync(self._bandit_of, scope, limiter=self._threads)
+        threads = self._service.lookup_threads
+        bandit = await run_sync(self._bandit_of, scope, limiter=threads)
         address = None if bandit is None else self._owners.other_owner(*bandit)
         if bandit is None or address is None:
             await self._app(scope, receive, send)
             return
         await run_in_threadpool(
-            self._hub.drop, *bandit
+            self._service.hub.drop, *bandit
         )  # what this process knows of it goes out of date
         try:
             body = await _read_body(receive)
@@ -121,7 +120,7 @@ class Handover:
             by_decision = _DECISION.match(path)
             if by_name is None and by_decision is None:
                 return None
-            caller = self._gate.caller(
+            caller = self._service.gate.caller(
                 _header(scope, b"authorization"),
                 _header(scope, SUBSCRIPTION_KEY.lower().encode()),
             )
@@ -132,7 +131,7 @@ class Handover:
             if named:
                 return _Bandit(caller.tenant, named[-1])
             key = decided_key(by_decision[1])
-            rows = self._hub.storage.journal.find_decision(caller.tenant, key)
+            rows = self._service.storage.journal.find_decision(caller.tenant, key)
             if len(rows) == 1:
                 return _Bandit(caller.tenant, rows[0].name)
         return None
