@@ -27,6 +27,7 @@ from superarm.live.journal import StorageError
 from superarm.live.personalizer import personalizer_spec
 from superarm.live.service import Limits, Settings, create_app
 from superarm.live.service.context import Service
+from superarm.live.service.handover import Handover
 from superarm.live.service.streams import EventStream
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
@@ -290,6 +291,59 @@ def test_slow_asks_of_one_tenant_do_not_hold_up_others(
     refused = next(answer for answer in answers if answer.is_error)
     assert "requests of this tenant" in detail(refused, 429)
     assert refused.headers["retry-after"] == "1"
+
+
+class OtherOwner:
+    """Another process that owns every bandit."""
+
+    def other_owner(self, tenant: str, bandit: str) -> str:
+        return "http://127.0.0.1:1"
+
+
+def test_requests_to_another_process_take_turns(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two requests of a tenant that may have one under way: the second is refused."""
+    monkeypatch.setattr("superarm.live.service.turns.MOST_WAITING", 0)
+    service = Service(storage, limited(threads_per_tenant=1))
+    nobody: Any = None
+    statuses: list[int] = []
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def request_twice() -> None:
+        refused = asyncio.Event()
+
+        async def answer(request: httpx.Request) -> httpx.Response:
+            await asyncio.wait_for(refused.wait(), LONGEST)
+            return httpx.Response(200)
+
+        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
+            owners: Any = OtherOwner()
+            handover = Handover(nobody, owners, service, http)
+            scope = {
+                "type": "http",
+                "method": "GET",
+                "path": "/v1/bandits/menu",
+                "raw_path": b"/v1/bandits/menu",
+                "query_string": b"",
+                "headers": [],
+            }
+            requests = [
+                asyncio.create_task(handover(dict(scope), receive, send))
+                for _ in range(2)
+            ]
+            await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
+            refused.set()
+            await asyncio.gather(*requests)
+
+    asyncio.run(request_twice())
+    assert statuses == [429, 200]
 
 
 def test_health_needs_no_thread_of_the_pool(

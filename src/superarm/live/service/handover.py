@@ -33,13 +33,17 @@ _BANDIT = re.compile(r"/v1/bandits/([^/]+)(?!.*/events$)")  # events are read an
 _DECISION = re.compile(r"/v1/decisions/([^/]+)")
 _TIMEOUT_SECONDS = 60.0
 _CONNECT_SECONDS = 2.0
+_MOST_CONNECTIONS = 256
 
 
 def connect_others() -> httpx.AsyncClient:
     """What reaches the other processes."""
     library = require_extra("httpx", "client")
     timeout = library.Timeout(_TIMEOUT_SECONDS, connect=_CONNECT_SECONDS)
-    client: httpx.AsyncClient = library.AsyncClient(timeout=timeout, trust_env=False)
+    limits = library.Limits(max_connections=_MOST_CONNECTIONS)
+    client: httpx.AsyncClient = library.AsyncClient(
+        timeout=timeout, limits=limits, trust_env=False
+    )
     return client
 
 
@@ -88,9 +92,8 @@ class Handover:
         if bandit is None or address is None:
             await self._app(scope, receive, send)
             return
-        await run_in_threadpool(
-            self._service.hub.drop, *bandit
-        )  # what this process knows of it goes out of date
+        # What this process knows of it goes out of date.
+        await run_in_threadpool(self._service.hub.drop, *bandit)
         try:
             body = await _read_body(receive)
         except HTTPException as error:  # it is too large
@@ -98,7 +101,11 @@ class Handover:
             await refusal(scope, receive, send)
             return
         try:
-            response = await self._forward(address, scope, body)
+            # A tenant whose requests are slow must not hold all connections to the owner.
+            async with self._service.turns.turn(bandit.tenant):
+                response = await self._forward(address, scope, body)
+        except Refusal as error:
+            response = problem(error.status, error.detail, error.headers)
         except self._not_connected:
             # The owner has just stopped. This process can answer as well: the journal decides.
             await self._app(scope, _repeated(body, receive), send)
