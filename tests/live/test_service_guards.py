@@ -153,7 +153,7 @@ def test_a_stream_ends_when_its_token_is_removed(
         client(url, admin) as http,
         client(url, reader) as reading,
     ):
-        with reading.stream("GET", EVENTS) as stream:
+        with reading.stream("GET", EVENTS, timeout=10.0) as stream:
             lines = stream.iter_lines()
             assert next(lines) == "id: 1"
             assert http.delete("/v1/tokens/reader").status_code == 204
@@ -169,7 +169,7 @@ def test_streams_of_a_tenant_are_limited(storage: Storage) -> None:
         with http.stream("GET", EVENTS) as stream:
             lines = stream.iter_lines()  # the stream is closed with it
             assert next(lines) == "id: 1"
-            refused = http.get(EVENTS, timeout=20.0)
+            refused = http.get(EVENTS, timeout=10.0)
             assert "streams of this tenant" in detail(refused, 429)
             assert int(refused.headers["retry-after"]) > 0
             assert http.get("/v1/bandits/menu").status_code == 200
@@ -189,7 +189,7 @@ def test_streams_of_all_tenants_are_limited(storage: Storage) -> None:
         with first.stream("GET", EVENTS) as stream:
             lines = stream.iter_lines()  # the stream is closed with it
             assert next(lines) == "id: 1"
-            refused = second.get(EVENTS, timeout=20.0)
+            refused = second.get(EVENTS, timeout=10.0)
             assert "as this service allows" in detail(refused, 503)
             assert int(refused.headers["retry-after"]) > 0
         wait_for(second, 200)
