@@ -560,6 +560,50 @@ def test_replay_of_what_is_not_there(cli: Command, url: str) -> None:
     assert "storage must be a URL" in message
 
 
+# --- tenants -------------------------------------------------------------------------------
+
+
+def test_bandits_of_a_tenant(cli: Command, files: Path, url: str) -> None:
+    acme = ("--storage", url, "--tenant", "acme", "--json")
+    create = ("bandits", "create", "drinks", "--spec", "spec.toml", *acme)
+    assert cli(*create).json() == {"name": "drinks"}
+    assert cli("bandits", "list", *acme).json() == {"bandits": ["drinks"]}
+    everybody = cli("bandits", "list", "--storage", url, "--json").json()
+    assert everybody == {"bandits": ["menu"]}
+    asked = ("ask", "drinks", "--arms", "menu.json", "--id", "d1", *acme)
+    chosen = cli(*asked).json()["arms"][0]
+    assert cli("tell", "drinks", "d1", f"{chosen}=1", *acme).json() == {"new": True}
+    assert cli("explain", "drinks", "d1", *acme).json()["decision"] == "d1"
+    assert cli("bandits", "show", "drinks", *acme).json()["events"] == 3
+    assert cli("replay", "drinks", "--verify", *acme).json()["same"] is True
+    written = cli("export", "drinks", "--out", "tables", *acme).json()
+    assert written["rows"]["decisions"] == 1
+    with Storage(url) as storage:
+        assert load_bandit("drinks", storage=storage, tenant="acme").seq == 3
+
+
+def test_a_tenant_that_has_no_such_bandit(cli: Command, url: str) -> None:
+    acme = ("--storage", url, "--tenant", "acme")
+    commands = (
+        ("bandits", "show", "menu"),
+        ("ask", "menu", "--arms", "menu.json"),
+        ("tell", "menu", "d1", "tea=1"),
+        ("explain", "menu", "d1"),
+        ("replay", "menu"),
+        ("export", "menu", "--out", "tables"),
+    )
+    for command in commands:
+        assert "tenant 'acme' has no bandit 'menu'" in cli(*command, *acme).fails(2)
+    words = ("--storage", url, "--tenant", "two words")
+    assert "the name of a tenant" in cli("bandits", "list", *words).fails(2)
+
+
+def test_a_service_chooses_the_tenant_by_token(cli: Command, url: str) -> None:
+    with Storage(url) as storage, running_service(storage) as address:
+        at = ("--storage", address, "--tenant", "acme")
+        assert "--tenant is for storages" in cli("bandits", "list", *at).fails(2)
+
+
 # --- tokens --------------------------------------------------------------------------------
 
 
@@ -680,7 +724,17 @@ def test_serve_on_an_address_that_is_taken(cli: Command, url: str) -> None:
         message = cli("serve", "--storage", url, "--port", port).fails(2)
     assert f"cannot listen on 127.0.0.1 port {port}" in message
     assert "--port" in cli("serve", "--storage", url, "--port", "70000").fails(2)
-    for option in ("--max-body", "--max-arms", "--max-dimension", "--max-bandits"):
+    for option in (
+        "--max-body",
+        "--max-arms",
+        "--max-dimension",
+        "--max-numbers",
+        "--max-bandits",
+        "--max-tenant-bandits",
+        "--max-tenant-threads",
+        "--max-streams",
+        "--max-tenant-streams",
+    ):
         assert option in cli("serve", "--storage", url, option, "0").fails(2)
     assert "--rate" in cli("serve", "--storage", url, "--rate", "0").fails(2)
     rate = cli("serve", "--storage", url, "--rate", "nan").fails(2)

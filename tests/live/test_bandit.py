@@ -177,9 +177,10 @@ def test_decisions_past_their_age_are_abandoned(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = BanditSpec(policy=spec_of(policy()), max_age=3600.0)
-    bandit = create_bandit("menu", spec=spec, storage=storage)
     now = 1_700_000_000.0
-    monkeypatch.setattr("superarm.live.fold.clock.time", lambda: now)
+    monkeypatch.setattr("superarm.live.ages.clock.time", lambda: now)
+    monkeypatch.setattr("superarm.live.ages.clock.monotonic", lambda: now)
+    bandit = create_bandit("menu", spec=spec, storage=storage)
     old = bandit.ask(MENU)
     now += 1800.0
     young = bandit.ask(MENU)
@@ -512,3 +513,43 @@ def test_a_second_owner_of_a_file_is_refused(tmp_path: Path) -> None:
 def test_spec_as_json_builds_the_same_bandit(storage: Storage) -> None:
     spec = BanditSpec.from_user(policy())
     assert BanditSpec.from_json(spec.as_json()) == spec
+
+
+# --- requests that are repeated after a change ---------------------------------------------
+
+
+def test_an_ask_by_name_can_be_repeated_after_the_arms_changed(
+    storage: Storage,
+) -> None:
+    bandit = create_bandit("menu", spec=policy(), storage=storage)
+    bandit.name_arms(MENU)
+    every = bandit.ask(decision_id="every")
+    some = bandit.ask(["tea", "mocha"], decision_id="some")
+    for arms in ({"soup": [0.3, 0.3]}, {"tea": [0.4, 0.4], "mocha": [0.5, 0.5]}):
+        bandit.name_arms(arms)
+        seq = bandit.seq
+        assert bandit.ask(decision_id="every") == every
+        assert bandit.ask(list(MENU), decision_id="every") == every
+        assert bandit.ask(MENU, decision_id="every") == every
+        assert bandit.ask(["tea", "mocha"], decision_id="some") == some
+        assert bandit.ask(decision_id="some") == some
+        assert bandit.seq == seq
+    for other in (["tea"], ["mocha", "tea"], {"tea": [0.4, 0.4], "mocha": [0.5, 0.5]}):
+        with pytest.raises(ConflictError, match="different arms"):
+            bandit.ask(other, decision_id="some")
+    with pytest.raises(ConflictError, match="different time"):
+        bandit.ask(decision_id="some", time=3.0)
+
+
+def test_history_by_name_can_be_repeated_after_the_arms_changed(
+    storage: Storage,
+) -> None:
+    bandit = create_bandit("menu", spec=policy(), storage=storage)
+    bandit.name_arms(MENU)
+    rewards = {"tea": 1.0}
+    assert bandit.observe(["mocha", "tea"], rewards, observation_id="2025")
+    bandit.name_arms({"tea": [0.4, 0.4], "mocha": [0.5, 0.5]})
+    assert not bandit.observe(["mocha", "tea"], rewards, observation_id="2025")
+    assert not bandit.observe(None, rewards, observation_id="2025")
+    with pytest.raises(ConflictError, match="different feedback"):
+        bandit.observe(None, {"tea": 2.0}, observation_id="2025")

@@ -107,9 +107,10 @@ def test_ages_of_decisions_are_in_a_snapshot(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = BanditSpec(policy=spec_of(policy()), max_age=3600.0)
-    bandit = create_bandit("menu", spec=spec, storage=storage)
     now = 1_700_000_000.0
-    monkeypatch.setattr("superarm.live.fold.clock.time", lambda: now)
+    monkeypatch.setattr("superarm.live.ages.clock.time", lambda: now)
+    monkeypatch.setattr("superarm.live.ages.clock.monotonic", lambda: now)
+    bandit = create_bandit("menu", spec=spec, storage=storage)
     first = bandit.ask(MENU)
     bandit = restarted(bandit)
     now += 3000.0

@@ -289,7 +289,7 @@ def test_the_path_of_a_request_never_becomes_part_of_a_host() -> None:
     async def forward() -> None:
         async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
             nobody: Any = None
-            handover = Handover(nobody, nobody, nobody, nobody, client)
+            handover = Handover(nobody, nobody, nobody, client)
             scope = {
                 "method": "GET",
                 "raw_path": b"/v1/bandits/x@169.254.169.254/latest",
@@ -310,7 +310,7 @@ def test_paths_that_do_not_begin_with_a_slash_are_not_handed_over() -> None:
         passed.append(scope["path"])
 
     nobody: Any = None
-    handover = Handover(app, nobody, nobody, nobody, nobody)
+    handover = Handover(app, nobody, nobody, nobody)
     scope = {
         "type": "http",
         "path": "/v1/bandits/x@elsewhere/y",

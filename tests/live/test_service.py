@@ -197,6 +197,9 @@ def test_named_arms_and_history(http: httpx.Client) -> None:
     assert named.status_code == 204
     decision = ask(http, arms=["tea", "mocha"])
     assert sorted(decision["arms"]) == ["mocha", "tea"]
+    http.put("/v1/bandits/menu/arms", json={"arms": {"soup": [0.3, 0.3]}})
+    again = ask(http, arms=["tea", "mocha"], decision_id=decision["id"])
+    assert again == decision  # by the arms that it was recorded with
     body = {"arms": MENU, "rewards": {"tea": 2.0}, "observation_id": "2025"}
     path = "/v1/bandits/menu/observations"
     assert http.post(path, json=body).status_code == 201
@@ -253,6 +256,48 @@ def test_a_challenger_is_started_reported_switched_and_ended(
     assert http.put(path, json={"spec": exploring_spec()}).status_code == 204
     assert http.delete(path).status_code == 204
     assert detail(http.get(path), 404)
+
+
+def test_an_idempotency_key_makes_a_refit_repeatable(http: httpx.Client) -> None:
+    for number in range(4):
+        decision = ask(http, arms=[[0.1 * number, 0.2], [0.9, 0.3 * number]])
+        rewards = {str(arm): 0.1 * number + arm for arm in decision["arms"]}
+        assert tell(http, decision["id"], {"rewards": rewards}).status_code == 201
+    path = "/v1/bandits/menu/refit"
+    first = http.post(path, headers={"Idempotency-Key": "monday"})
+    assert first.status_code == 200
+    events = http.get("/v1/bandits/menu").json()["events"]
+    decision = ask(http)
+    rewards = {decision["arms"][0]: 3.0}
+    assert tell(http, decision["id"], {"rewards": rewards}).status_code == 201
+    again = http.post(path, headers={"Idempotency-Key": "monday"})
+    assert again.json() == first.json()
+    another = http.post(path, headers={"Idempotency-Key": "tuesday"})
+    assert another.status_code == 200
+    text = http.get("/v1/bandits/menu/events?follow=false").text
+    assert text.count("event: refitted") == 2
+    assert text.index("event: refitted") > text.index(f"id: {events}\n")
+    assert detail(http.post(path, headers={"Idempotency-Key": "a/b"}), 422)
+
+
+def test_an_idempotency_key_makes_a_challenger_repeatable(
+    http: httpx.Client, storage: Storage
+) -> None:
+    path = "/v1/bandits/menu/challenger"
+    key = {"Idempotency-Key": "monday"}
+    body = {"spec": exploring_spec()}
+    for _ in range(2):
+        assert http.put(path, json=body, headers=key).status_code == 204
+    assert http.get("/v1/bandits/menu").json()["events"] == 2
+    assert http.get(path).json()["since"] == 2
+    other = http.put(path, json={"spec": SPEC}, headers=key)
+    assert "different spec" in detail(other, 409)
+    for _ in range(2):
+        switched = http.post(f"{path}/switch", headers=key)
+        assert switched.json()["spec"]["policy"]["name"] == "exploring"
+        assert switched.json()["events"] == 3
+    assert "no challenger" in detail(http.post(f"{path}/switch"), 404)
+    assert load_bandit("menu", storage=storage).verify().same
 
 
 @pytest.mark.parametrize(
@@ -470,7 +515,7 @@ def test_a_storage_that_fails_is_503_and_recovers(
     with monkeypatch.context() as patch:
         patch.setattr(storage.journal, "append", fail)
         refused = tell(http, decision["id"], rewards)
-        assert "disk is full" in detail(refused, 503)
+        assert "storage cannot be" in detail(refused, 503)
         assert refused.headers["retry-after"] == "1"
     assert tell(http, decision["id"], rewards).status_code == 201
 

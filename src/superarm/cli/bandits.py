@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from superarm.client import Client
-from superarm.core.errors import FileError, InputError, SpecError
+from superarm.core.errors import FileError, InputError, NotFoundError, SpecError
 from superarm.live import Answer, Bandit, Storage, create_bandit, load_bandit
 from superarm.live.bandits import NOBODY
 from superarm.live.explain import ArmReasons, Explanation
+from superarm.live.names import require_name
 from superarm.live.verbs import BanditVerbs
 
 from .common import say
@@ -25,10 +26,12 @@ class EmbeddedBandits:
 
     Args:
         storage: The storage.
+        tenant: Whose bandits.
     """
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, tenant: str) -> None:
         self._storage = storage
+        self._tenant = tenant
 
     def create_bandit(self, name: str, *, spec: Any) -> Bandit:
         """A new bandit.
@@ -37,7 +40,9 @@ class EmbeddedBandits:
             name: Its name.
             spec: What it is made of.
         """
-        return create_bandit(name, spec=spec, storage=self._storage)
+        return create_bandit(
+            name, spec=spec, storage=self._storage, tenant=self._tenant
+        )
 
     def load_bandit(self, name: str) -> Bandit:
         """A bandit by name.
@@ -45,42 +50,80 @@ class EmbeddedBandits:
         Args:
             name: Its name.
         """
-        return load_bandit(name, storage=self._storage)
+        return load_stored_bandit(name, self._storage, self._tenant)
 
     def bandits(self) -> list[str]:
-        """Names of all bandits."""
-        return [row.name for row in self._storage.journal.bandits(NOBODY)]
+        """Names of all bandits of the tenant."""
+        return [row.name for row in self._storage.journal.bandits(self._tenant)]
+
+
+def load_stored_bandit(name: str, storage: Storage, tenant: str) -> Bandit:
+    """A bandit of a storage by name.
+
+    Args:
+        name: Its name.
+        storage: The storage.
+        tenant: Whose bandit it is.
+    """
+    try:
+        return load_bandit(name, storage=storage, tenant=tenant)
+    except NotFoundError:
+        if tenant == NOBODY:
+            raise
+        raise NotFoundError(
+            f"tenant {tenant!r} has no bandit {name!r} in {storage.journal.url}"
+        ) from None
+
+
+class Location(NamedTuple):
+    """The values of ``--storage``, ``--tenant`` and ``--token``."""
+
+    url: str
+    """``http://…`` for a service, otherwise a storage."""
+    tenant: str
+    token: str | None
+    """The token of the service, if it needs one."""
+
+    @property
+    def is_service(self) -> bool:
+        """Whether the bandits are those of a service."""
+        return self.url.startswith(("http://", "https://"))
 
 
 @contextmanager
 def open_bandits(
-    url: str, token: str | None, *, create: bool = False
+    location: Location, *, create: bool = False
 ) -> Iterator[Client | EmbeddedBandits]:
     """The bandits of a service or a storage.
 
     Args:
-        url: Where they are: ``http://…`` for a service, otherwise a storage.
-        token: The token of the service, if it needs one.
+        location: Where they are.
         create: Whether to create a storage that does not exist.
     """
-    if url.startswith(("http://", "https://")):
-        with usage_errors(), Client(url, token=token) as client:
+    if location.is_service:
+        if location.tenant != NOBODY:
+            raise SpecError(
+                "--tenant is for storages; a service shows the bandits of the token's tenant"
+            )
+        with usage_errors(), Client(location.url, token=location.token) as client:
             yield client
         return
-    with open_storage(url, create=create) as storage:
-        yield EmbeddedBandits(storage)
+    if location.tenant != NOBODY:
+        with usage_errors():
+            require_name(location.tenant, "the name of a tenant")
+    with open_storage(location.url, create=create) as storage:
+        yield EmbeddedBandits(storage, location.tenant)
 
 
 @contextmanager
-def open_bandit(name: str, url: str, token: str | None) -> Iterator[BanditVerbs]:
+def open_bandit(name: str, location: Location) -> Iterator[BanditVerbs]:
     """One bandit of a service or a storage.
 
     Args:
         name: Its name.
-        url: Where it is.
-        token: The token of the service, if it needs one.
+        location: Where it is.
     """
-    with open_bandits(url, token) as bandits:
+    with open_bandits(location) as bandits:
         yield bandits.load_bandit(name)
 
 

@@ -6,21 +6,26 @@ from pathlib import Path
 from typing import Literal
 
 from superarm.core.errors import SpecError
-from superarm.live import load_bandit
 from superarm.live.tables import Export, Format
 
-from .bandits import open_storage
+from .bandits import load_stored_bandit, open_storage
 
 ExportFormat = Literal["csv", "parquet", "open-bandit"]
 
 
 def export_journal(
-    url: str, name: str, folder: Path, export_format: ExportFormat, features: bool
+    url: str,
+    tenant: str,
+    name: str,
+    folder: Path,
+    export_format: ExportFormat,
+    features: bool,
 ) -> Export:
     """Write the journal of a bandit as tables.
 
     Args:
         url: The storage.
+        tenant: Whose bandit it is.
         name: The bandit.
         folder: Where the files go.
         export_format: ``"csv"`` or ``"parquet"`` for flat tables; ``"open-bandit"`` for CSV in the
@@ -34,7 +39,7 @@ def export_journal(
         )
     file_format: Format = "parquet" if export_format == "parquet" else "csv"
     with open_storage(url) as storage:
-        bandit = load_bandit(name, storage=storage)
+        bandit = load_stored_bandit(name, storage, tenant)
         return bandit.export(
             folder,
             file_format=file_format,

@@ -22,6 +22,7 @@ _SPEC = "The policy by registry names, .json or .toml; see `superarm show`."
 _ARMS = "The arms on offer, .json or .csv; default: the named arms."
 _STRUCTURE = "The constraints of this round, .json."
 _TENANT = "The tenant whose bandits the token opens; default: those without a tenant."
+_WHOSE = "The tenant whose bandits these are; default: the bandits without a tenant."
 _SCOPE = "What the token allows: read, ask, tell or admin; may be repeated. Default: all but admin."
 
 
@@ -39,15 +40,29 @@ def _storage_option(description: str) -> Callable[[Command], Command]:
 _storage = _storage_option(_STORAGE)
 
 
+def _limit(name: str, default: int, description: str) -> Callable[[Command], Command]:
+    """A limit of the service."""
+    return click.option(
+        name,
+        type=_COUNT,
+        default=default,
+        show_default=True,
+        help=description,
+    )
+
+
+_tenant = click.option("--tenant", default="", metavar="NAME", help=_WHOSE)
+
+
 def _storage_or_service(command: Command) -> Command:
-    """Add ``--storage`` and ``--token``."""
+    """Add ``--storage``, ``--tenant`` and ``--token``."""
     add_token = click.option(
         "--token",
         envvar="SUPERARM_TOKEN",
         show_envvar=True,
         help="The token of a service.",
     )
-    return _storage_option(_OR_SERVICE)(add_token(command))
+    return _storage_option(_OR_SERVICE)(_tenant(add_token(command)))
 
 
 @click.command()
@@ -76,35 +91,19 @@ def _storage_or_service(command: Command) -> Command:
 @click.option(
     "--rate",
     type=click.FloatRange(0.0, min_open=True),
-    help="Requests per second for each tenant; default: no limit.",
+    help="Requests per second for each tenant; each line of a batch counts. Default: no limit.",
 )
+@_limit("--max-body", 16 * 2**20, "The largest body of a request, in bytes.")
+@_limit("--max-arms", 100_000, "The most arms in a request.")
+@_limit("--max-dimension", 1000, "The most features of an arm, also after encoding.")
+@_limit("--max-numbers", 10_000_000, "The most features of all arms in a request.")
+@_limit("--max-bandits", 1000, "The most bandits in memory.")
+@_limit("--max-tenant-bandits", 10_000, "The most bandits of a tenant.")
+@_limit("--max-tenant-threads", 64, "The most requests of a tenant at a time.")
+@_limit("--max-streams", 1000, "The most streams of events at a time.")
+@_limit("--max-tenant-streams", 100, "The most streams of a tenant at a time.")
 @click.option(
-    "--max-body",
-    type=_COUNT,
-    default=16 * 2**20,
-    show_default=True,
-    help="The largest body of a request, in bytes.",
-)
-@click.option(
-    "--max-arms",
-    type=_COUNT,
-    default=100_000,
-    show_default=True,
-    help="The most arms in a request.",
-)
-@click.option(
-    "--max-dimension",
-    type=_COUNT,
-    default=1000,
-    show_default=True,
-    help="The most features of an arm.",
-)
-@click.option(
-    "--max-bandits",
-    type=_COUNT,
-    default=1000,
-    show_default=True,
-    help="The most bandits in memory.",
+    "--open-metrics", is_flag=True, help="Show /metrics to callers without a token."
 )
 @common_options
 @importing
@@ -133,14 +132,20 @@ def bandits() -> None:
 @common_options
 @importing
 def bandits_create(
-    name: str, spec: Path, storage: str, token: str | None, as_json: bool, **_: Any
+    name: str,
+    spec: Path,
+    storage: str,
+    tenant: str,
+    token: str | None,
+    as_json: bool,
+    **_: Any,
 ) -> None:
     """Create a bandit, and the file of its storage if there is none."""
     from .bandit_files import read_spec
-    from .bandits import open_bandits
+    from .bandits import Location, open_bandits
 
     table = read_spec(spec)
-    with open_bandits(storage, token, create=True) as bandits:
+    with open_bandits(Location(storage, tenant, token), create=True) as bandits:
         bandits.create_bandit(name, spec=table)
     if as_json:
         print_json({"name": name})
@@ -151,11 +156,13 @@ def bandits_create(
 @bandits.command("list")
 @_storage_or_service
 @common_options
-def bandits_list(storage: str, token: str | None, as_json: bool, **_: Any) -> None:
+def bandits_list(
+    storage: str, tenant: str, token: str | None, as_json: bool, **_: Any
+) -> None:
     """List all bandits by name."""
-    from .bandits import open_bandits
+    from .bandits import Location, open_bandits
 
-    with open_bandits(storage, token) as bandits:
+    with open_bandits(Location(storage, tenant, token)) as bandits:
         names = bandits.bandits()
     if as_json:
         print_json({"bandits": names})
@@ -169,12 +176,12 @@ def bandits_list(storage: str, token: str | None, as_json: bool, **_: Any) -> No
 @common_options
 @importing
 def bandits_show(
-    name: str, storage: str, token: str | None, as_json: bool, **_: Any
+    name: str, storage: str, tenant: str, token: str | None, as_json: bool, **_: Any
 ) -> None:
     """Show a bandit: its events, pending decisions and spec."""
-    from .bandits import details_json, open_bandit, print_details
+    from .bandits import Location, details_json, open_bandit, print_details
 
-    with open_bandit(name, storage, token) as bandit:
+    with open_bandit(name, Location(storage, tenant, token)) as bandit:
         details = details_json(bandit)
     if as_json:
         print_json(details)
@@ -198,15 +205,16 @@ def ask(
     time: float | None,
     decision_id: str | None,
     storage: str,
+    tenant: str,
     token: str | None,
     as_json: bool,
     **_: Any,
 ) -> None:
     """Ask BANDIT which arms to choose."""
     from .bandit_files import read_arms, read_structure
-    from .bandits import answer_json, open_bandit, print_answer
+    from .bandits import Location, answer_json, open_bandit, print_answer
 
-    with open_bandit(bandit, storage, token) as opened:
+    with open_bandit(bandit, Location(storage, tenant, token)) as opened:
         answer = opened.ask(
             read_arms(arms, opened),
             structure=read_structure(structure),
@@ -233,6 +241,7 @@ def tell(
     rewards: tuple[str, ...],
     observation_id: str | None,
     storage: str,
+    tenant: str,
     token: str | None,
     as_json: bool,
     **_: Any,
@@ -242,10 +251,10 @@ def tell(
     Rewards may come at any time, in parts and in any order. Repeating them changes nothing.
     """
     from .bandit_files import read_rewards
-    from .bandits import open_bandit
+    from .bandits import Location, open_bandit
 
     reward_by_arm = read_rewards(rewards)
-    with open_bandit(bandit, storage, token) as opened:
+    with open_bandit(bandit, Location(storage, tenant, token)) as opened:
         is_new = opened.tell(decision, reward_by_arm, observation_id=observation_id)
     if as_json:
         print_json({"new": is_new})
@@ -265,14 +274,20 @@ def explain(
     bandit: str,
     decision: str,
     storage: str,
+    tenant: str,
     token: str | None,
     as_json: bool,
     **_: Any,
 ) -> None:
     """Explain why BANDIT decided as it did."""
-    from .bandits import explanation_json, open_bandit, print_explanation
+    from .bandits import (
+        Location,
+        explanation_json,
+        open_bandit,
+        print_explanation,
+    )
 
-    with open_bandit(bandit, storage, token) as opened:
+    with open_bandit(bandit, Location(storage, tenant, token)) as opened:
         explanation = opened.explain(decision)
     if as_json:
         print_json(explanation_json(explanation))
@@ -284,9 +299,12 @@ def explain(
 @click.argument("bandit")
 @click.option("--verify", is_flag=True, help="Decide everything again and compare.")
 @_storage
+@_tenant
 @common_options
 @importing
-def replay(bandit: str, verify: bool, storage: str, quiet: bool, as_json: bool) -> None:
+def replay(
+    bandit: str, verify: bool, storage: str, tenant: str, quiet: bool, as_json: bool
+) -> None:
     """Replay the journal of BANDIT from its first event.
 
     With --verify, exits with 1 if a decision differs from the recorded one.
@@ -294,7 +312,7 @@ def replay(bandit: str, verify: bool, storage: str, quiet: bool, as_json: bool) 
     from .storages import print_replay, replay_journal
 
     with progress_bar(bandit, quiet, unit="events") as report:
-        result = replay_journal(storage, bandit, verify, report)
+        result = replay_journal(storage, tenant, bandit, verify, report)
     print_replay(result, verify, as_json)
 
 
@@ -311,6 +329,7 @@ def replay(bandit: str, verify: bool, storage: str, quiet: bool, as_json: bool) 
 )
 @click.option("--features", is_flag=True, help="Write the features of arms, too.")
 @_storage
+@_tenant
 @common_options
 @importing
 def export(
@@ -319,13 +338,14 @@ def export(
     export_format: ExportFormat,
     features: bool,
     storage: str,
+    tenant: str,
     as_json: bool,
     **_: Any,
 ) -> None:
     """Write the journal of BANDIT as tables."""
     from .exporting import export_journal
 
-    written = export_journal(storage, bandit, out, export_format, features)
+    written = export_journal(storage, tenant, bandit, out, export_format, features)
     if as_json:
         print_json({"files": written.files, "rows": written.rows})
         return

@@ -28,7 +28,13 @@ def serve(
     max_body: int,
     max_arms: int,
     max_dimension: int,
+    max_numbers: int,
     max_bandits: int,
+    max_tenant_bandits: int,
+    max_tenant_threads: int,
+    max_streams: int,
+    max_tenant_streams: int,
+    open_metrics: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -44,7 +50,13 @@ def serve(
         max_body: Bytes of a body.
         max_arms: Arms in a request.
         max_dimension: Features of an arm.
+        max_numbers: Features of all arms in a request.
         max_bandits: Bandits in memory.
+        max_tenant_bandits: Bandits of one tenant.
+        max_tenant_threads: Requests of one tenant that are worked on at a time.
+        max_streams: Streams of events that are open at a time.
+        max_tenant_streams: Those of one tenant.
+        open_metrics: Whether ``/metrics`` needs no token.
         quiet: Whether to print nothing.
         as_json: Whether to print the address as JSON.
     """
@@ -58,8 +70,13 @@ def serve(
             body_bytes=max_body,
             arms=max_arms,
             dimension=max_dimension,
+            numbers=max_numbers,
             requests_per_second=rate,
             bandits=max_bandits,
+            bandits_per_tenant=max_tenant_bandits,
+            threads_per_tenant=max_tenant_threads,
+            streams=max_streams,
+            streams_per_tenant=max_tenant_streams,
         )
     if address is None and host in _ANY_ADDRESS and storage.startswith("postgresql://"):
         raise SpecError(
@@ -73,6 +90,7 @@ def serve(
             hosts=hosts,
             address=address or listened,
             limits=limits,
+            open_metrics=open_metrics,
         )
         config = uvicorn.Config(
             create_app(opened, settings),

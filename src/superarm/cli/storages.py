@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from superarm.core.errors import SpecError
-from superarm.live import load_bandit
 from superarm.live.access import DEFAULT_SCOPES, make_token
 from superarm.live.journal import SCHEMA
 from superarm.live.replay import Replay
 
-from .bandits import open_storage
+from .bandits import load_stored_bandit, open_storage
 from .common import print_json, say
 
 
 def replay_journal(
     url: str,
+    tenant: str,
     name: str,
     verify: bool,
     report: Callable[[int, int], None] | None,
@@ -28,12 +28,13 @@ def replay_journal(
 
     Args:
         url: The storage.
+        tenant: Whose bandit it is.
         name: The bandit.
         verify: Whether to decide everything again.
         report: Called with the events done and all events.
     """
     with open_storage(url) as storage:
-        bandit = load_bandit(name, storage=storage)
+        bandit = load_stored_bandit(name, storage, tenant)
         total = bandit.seq
 
         def show(replay: Replay) -> None:

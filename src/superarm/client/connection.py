@@ -31,7 +31,7 @@ _TRANSIENT = (
 )
 _FIRST_PAUSE = 0.1  # seconds; each pause is twice as long as the one before
 _LONGEST_PAUSE = 5.0
-_TOKEN = re.compile("[!-~]+")  # what a header can contain
+_HEADER = re.compile("[!-~]+")  # what a header can contain
 
 
 class ServiceError(SuperarmError, RuntimeError):
@@ -58,11 +58,13 @@ class Connection:
         retries: int = 4,
     ) -> None:
         library = require_extra("httpx", "client")
-        if token is not None and _TOKEN.fullmatch(token) is None:
-            raise InputError("token must be printable ASCII without spaces")
+        if token is not None:
+            _check_header(token, "token")
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        # Reading them takes longer than a request over loopback.
+        needs_certificates = not url.lower().startswith("http://")
         self._http: httpx.Client = library.Client(
-            base_url=url, headers=headers, timeout=timeout
+            base_url=url, headers=headers, timeout=timeout, verify=needs_certificates
         )
         self._network_error: type[Exception] = library.TransportError
         self._retries = retries
@@ -94,7 +96,7 @@ class Connection:
         body: Any = None,
         *,
         query: Mapping[str, Any] | None = None,
-        counts_once: bool = True,
+        idempotency_key: str | None = None,
     ) -> Any:
         """Send a request, again if it fails on its way, and return the JSON of its answer.
 
@@ -103,21 +105,24 @@ class Connection:
             path: Such as ``"/v1/bandits"``.
             body: What to send as JSON; bytes are sent as lines of JSON.
             query: What to put after ``?``.
-            counts_once: Whether sending it twice is the same as sending it once; otherwise it is
-                sent once.
+            idempotency_key: The id by which the service recognises the request, where its body has
+                none: sending it twice is the same as sending it once.
         """
+        headers = {}
+        if idempotency_key is not None:
+            _check_header(idempotency_key, "request_id")
+            headers["Idempotency-Key"] = idempotency_key
         content, media_type = _encode_content(body)
-        retries = self._retries if counts_once else 0
         pause = _FIRST_PAUSE
-        for attempt in range(retries + 1):
-            is_last = attempt == retries
+        for attempt in range(self._retries + 1):
+            is_last = attempt == self._retries
             try:
                 response = self._http.request(
                     method,
                     path,
                     content=content,
                     params=query,
-                    headers={"Content-Type": media_type},
+                    headers={"Content-Type": media_type, **headers},
                 )
             except self._network_error as error:
                 if is_last:
@@ -153,6 +158,11 @@ class Connection:
 
 
 # --- what is sent --------------------------------------------------------------------------
+
+
+def _check_header(value: str, name: str) -> None:
+    if _HEADER.fullmatch(value) is None:
+        raise InputError(f"{name} must be printable ASCII without spaces")
 
 
 def url_path(*parts: str) -> str:

@@ -129,18 +129,21 @@ class RemoteBandit(Displayable, BanditVerbs):
         self._request("PUT", "spec", body)
         self._spec = None
 
-    def refit(self) -> Refit:
-        answer = self._request("POST", "refit", counts_once=False)
+    def refit(self, *, request_id: str | None = None) -> Refit:
+        key = uuid4().hex if request_id is None else request_id
+        answer = self._request("POST", "refit", idempotency_key=key)
         return decode_refit(answer)
 
     # --- a challenger ------------------------------------------------------------------------
 
-    def shadow(self, spec: Any) -> None:
+    def shadow(self, spec: Any, *, request_id: str | None = None) -> None:
         if spec is None:
             self._request("DELETE", "challenger")
             return
         challenger = BanditSpec.from_user(spec, default=self.spec)
-        self._request("PUT", "challenger", {"spec": challenger.as_json()})
+        key = uuid4().hex if request_id is None else request_id
+        body = {"spec": challenger.as_json()}
+        self._request("PUT", "challenger", body, idempotency_key=key)
 
     def shadow_report(
         self,
@@ -156,8 +159,9 @@ class RemoteBandit(Displayable, BanditVerbs):
         answer = self._request("GET", "challenger", query=query)
         return decode_report(answer)
 
-    def switch(self) -> None:
-        self._request("POST", "challenger/switch", counts_once=False)
+    def switch(self, *, request_id: str | None = None) -> None:
+        key = uuid4().hex if request_id is None else request_id
+        self._request("POST", "challenger/switch", idempotency_key=key)
         self._spec = None
 
     # --- questions -------------------------------------------------------------------------

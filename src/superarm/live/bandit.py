@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from superarm.core import Offer
 from superarm.core.capabilities import Forecaster
@@ -20,8 +20,9 @@ from superarm.core.errors import InputError, NotFoundError, SuperarmError
 from superarm.core.inputs import as_path, require_choice
 from superarm.core.serialization import to_json
 
+from .ages import AgeLimit
 from .answers import Answer, DecisionDetails, Forecast, Tell
-from .arms import ArmId, as_arms, feedback_by_id, plain_id
+from .arms import ArmId, as_arms, feedback_by_id, is_list_of_ids, plain_id
 from .asks import Ask, decided_body
 from .bandit_journal import BanditJournal
 from .challenger import Challenger
@@ -34,6 +35,7 @@ from .event_keys import (
     decided_key,
     history_key,
     observed_key,
+    request_key,
 )
 from .events import Event, Kind
 from .explain import Explanation, explain
@@ -56,6 +58,15 @@ from .verbs import BanditVerbs
 _NO_CHALLENGER = "there is no challenger; start one with shadow(policy)"
 
 
+class _Request(NamedTuple):
+    """A change of the bandit itself that has an id."""
+
+    key: str | None
+    """The key of its event; ``None`` without an id."""
+    earlier: Event | None
+    """The event that the same request recorded before."""
+
+
 class Bandit(Displayable, BanditVerbs):
     """A policy with its journal. :func:`create_bandit` and :func:`load_bandit` make one.
 
@@ -74,6 +85,7 @@ class Bandit(Displayable, BanditVerbs):
         self._journal = self._separate_journal()
         is_shared = isinstance(storage.journal, Membership)
         self._current = CurrentFold(self._journal, is_shared=is_shared)
+        self._ages = AgeLimit()
         self._challenger: Challenger | None = None  # it follows the journal on request
         self._following = Lock()  # guards the challenger
 
@@ -95,11 +107,11 @@ class Bandit(Displayable, BanditVerbs):
     ) -> Answer:
         number = as_id_or_new(decision_id)
         with self._current.locked() as fold:
-            offered = _encode_offered(fold, arms)
+            earlier = self._current.find_event(fold, decided_key(number))
+            offered = self._encode_offered(fold, arms, earlier)
             ask = Ask.of(
                 number, offered, structure=structure, time=time, deferred=deferred
             )
-            earlier = self._current.find_event(fold, decided_key(number))
             if earlier is not None:
                 check_same(earlier, ask.request, f"decision {number!r}")
                 record = fold.reader.decision(earlier)
@@ -124,7 +136,10 @@ class Bandit(Displayable, BanditVerbs):
         return record, durable
 
     def _abandon_overdue(self, fold: Fold) -> None:
-        for decision_id in fold.overdue():
+        if fold.spec.max_age is None:
+            return
+        oldest = self._ages.oldest(fold.spec.max_age)
+        for decision_id in fold.decided_before(oldest):
             # Nobody waits for it: the event that follows is durable only after this one.
             self._record_abandoned(fold, decision_id)
 
@@ -204,7 +219,9 @@ class Bandit(Displayable, BanditVerbs):
     ) -> bool:
         number = as_id_or_new(observation_id)
         with self._current.locked() as fold:
-            offered = _encode_offered(fold, arms)
+            key = history_key(number)
+            earlier = self._current.find_event(fold, key)
+            offered = self._encode_offered(fold, arms, earlier)
             offer = Offer(step=fold.steps + 1, arms=offered.arms, time=time)
             feedback = feedback_by_id(offer, rewards, noise_variance)
             request = {
@@ -212,8 +229,6 @@ class Bandit(Displayable, BanditVerbs):
                 "time": offer.time,
                 "feedback": to_json(feedback),
             }
-            key = history_key(number)
-            earlier = self._current.find_event(fold, key)
             if earlier is not None:
                 check_same(earlier, request, f"observation {number!r}")
                 receipt = self._no_change()
@@ -266,7 +281,7 @@ class Bandit(Displayable, BanditVerbs):
     @retry_if_stale
     def name_arms(self, arms: Any) -> None:
         with self._current.locked() as fold:
-            named = _encode_offered(fold, arms)
+            named = self._encode_offered(fold, arms)
             event = fold.numbered_event(Kind.NAMED, {"arms": named.hash})
             durable = self._current.record(fold, event, named)
         durable.result()
@@ -274,26 +289,26 @@ class Bandit(Displayable, BanditVerbs):
     def respecify(self, spec: Any) -> None:
         complete = BanditSpec.from_user(spec)
         complete.build_policy()  # raises before anything changes
-        self._change_spec(Kind.RESPECIFIED, complete)
+        self._change_spec(Kind.RESPECIFIED, {"spec": complete.as_json()})
 
-    def refit(self) -> Refit:
+    def refit(self, *, request_id: str | None = None) -> Refit:
         with self._current.locked() as fold:
             self._journal.flush()
+            request = self._request(fold, "refit", request_id)
+            if request.earlier is not None:
+                return Refit.from_body(request.earlier.body)
             observations = fold.reader.observations()
             fitted = fit_policy(fold.policy, fold.spec, observations, fold.seq + 1)
-            self._change_spec(Kind.REFITTED, fitted.spec)
+            self._change_spec(Kind.REFITTED, fitted.as_body(), request.key)
         return fitted
 
     @retry_if_stale
     def _change_spec(
-        self, kind: Kind, spec: BanditSpec, *, switched: bool = False
+        self, kind: Kind, body: Mapping[str, Any], key: str | None = None
     ) -> None:
         with self._current.locked() as fold:
             self._journal.flush()  # the new policy learns from durable events
-            body: dict[str, Any] = {"spec": spec.as_json()}
-            if switched:
-                body["switched"] = True
-            event = fold.numbered_event(kind, body)
+            event = fold.numbered_event(kind, body, key)
             try:
                 durable = self._current.record(fold, event)
             except BaseException:
@@ -305,8 +320,9 @@ class Bandit(Displayable, BanditVerbs):
     # --- a challenger ------------------------------------------------------------------------
 
     @retry_if_stale
-    def shadow(self, spec: Any) -> None:
+    def shadow(self, spec: Any, *, request_id: str | None = None) -> None:
         with self._current.locked() as fold:
+            request = self._request(fold, "shadow", request_id)
             table = None
             if spec is not None:
                 challenger = BanditSpec.from_user(spec, default=fold.spec)
@@ -314,8 +330,13 @@ class Bandit(Displayable, BanditVerbs):
                 table = challenger.as_json()
             elif fold.challenge is None:
                 return
-            event = fold.numbered_event(Kind.CHALLENGED, {"spec": table})
-            durable = self._current.record(fold, event)
+            body = {"spec": table}
+            if request.earlier is not None:
+                check_same(request.earlier, body, f"challenger {request_id!r}")
+                durable = self._journal.barrier()
+            else:
+                event = fold.numbered_event(Kind.CHALLENGED, body, request.key)
+                durable = self._current.record(fold, event)
         durable.result()
 
     def shadow_report(
@@ -342,11 +363,23 @@ class Bandit(Displayable, BanditVerbs):
             challenger.catch_up(last)
             return challenger.report(stated_range, level)
 
-    def switch(self) -> None:
+    def switch(self, *, request_id: str | None = None) -> None:
         with self._current.locked() as fold:
+            request = self._request(fold, "switch", request_id)
+            if request.earlier is not None:
+                self._journal.flush()
+                return
             if fold.challenge is None:
                 raise NotFoundError(_NO_CHALLENGER)
-            self._change_spec(Kind.RESPECIFIED, fold.challenge.spec, switched=True)
+            body = {"spec": fold.challenge.spec.as_json(), "switched": True}
+            self._change_spec(Kind.RESPECIFIED, body, request.key)
+
+    def _request(self, fold: Fold, verb: str, request_id: str | None) -> _Request:
+        """What identifies a change of the bandit itself, and what it recorded if it is repeated."""
+        if request_id is None:
+            return _Request(None, None)
+        key = request_key(verb, as_id(request_id))
+        return _Request(key, self._current.find_event(fold, key))
 
     # --- questions -------------------------------------------------------------------------
 
@@ -476,6 +509,21 @@ class Bandit(Displayable, BanditVerbs):
             encoding=encoding,
         )
 
+    def _encode_offered(
+        self, fold: Fold, arms: Any, earlier: Event | None = None
+    ) -> EncodedArms:
+        """The arms that a user offers, as they are stored.
+
+        A request that is repeated refers by name to the arms that it was recorded with, whatever was
+        named since.
+        """
+        if earlier is not None:
+            recorded = self._journal.arms(earlier.body["arms"])
+            has_same_ids = is_list_of_ids(arms) and list(arms) == list(recorded.ids)
+            if arms is None or has_same_ids:
+                return encode_arms(recorded)
+        return encode_arms(as_arms(arms, fold.spec, fold.named))
+
     def _separate_journal(self) -> BanditJournal:
         """The journal with a cache of its own, which does not displace the arms of the asks."""
         storage = self.storage
@@ -495,9 +543,3 @@ class Bandit(Displayable, BanditVerbs):
     def save_snapshot(self) -> None:
         """Store what is learned so far, so that the next start is fast."""
         self._current.save_snapshot()
-
-
-def _encode_offered(fold: Fold, arms: Any) -> EncodedArms:
-    """The arms that a user offers, as they are stored."""
-    offered = as_arms(arms, fold.spec, fold.named)
-    return encode_arms(offered)

@@ -51,6 +51,16 @@ def observed_key(
     return f"rewards/{decision_id}/{digest(text.encode())}"
 
 
+def request_key(verb: str, request_id: str) -> str:
+    """The key of the event that records a change of the bandit itself, where the request has an id.
+
+    Args:
+        verb: What was requested: ``"refit"``, ``"shadow"`` or ``"switch"``.
+        request_id: The id of the request.
+    """
+    return f"{verb}/{request_id}"
+
+
 def history_key(observation_id: str) -> str:
     """The key of the event that records rewards of other decisions than the bandit's.
 

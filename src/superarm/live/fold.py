@@ -63,6 +63,8 @@ class Fold:
         self.named: Arms | None = None
         """Arms that asks refer to by id."""
         self.last_action: object = None
+        self.time = 0.0
+        """Of the latest event, in seconds since 1970."""
         self.challenge: Challenge | None = None
         self.spec: BanditSpec
         self.policy: Policy
@@ -85,17 +87,20 @@ class Fold:
             key: What identifies it.
             body: Plain JSON.
         """
-        now = clock.time()
+        now = max(clock.time(), self.time)  # a clock may jump back, events do not
         return Event(seq=self.seq + 1, key=key, kind=kind, time=now, body=body)
 
-    def numbered_event(self, kind: Kind, body: Mapping[str, Any]) -> Event:
-        """The next event, without an id from outside: it is never repeated.
+    def numbered_event(
+        self, kind: Kind, body: Mapping[str, Any], key: str | None = None
+    ) -> Event:
+        """The next event. Without a key from outside, its number identifies it.
 
         Args:
             kind: What happened.
             body: Plain JSON.
+            key: What identifies it, where a request has an id.
         """
-        return self.next_event(kind, f"{kind}/{self.seq + 1}", body)
+        return self.next_event(kind, key or f"{kind}/{self.seq + 1}", body)
 
     def apply(self, event: Event) -> None:
         """Fold the next event.
@@ -124,6 +129,7 @@ class Fold:
             case Kind.ABANDONED:
                 self._abandon(event.body["decision"])
         self.seq = event.seq
+        self.time = max(self.time, event.time)
 
     def _change_spec(self, event: Event) -> None:
         if self._has_own_spec:
@@ -197,11 +203,12 @@ class Fold:
             and len(open_decision.unseen) == open_decision.count
         )
 
-    def overdue(self) -> list[str]:
-        """Ids of the open decisions that are older than the spec's ``max_age``."""
-        if self.spec.max_age is None:
-            return []
-        oldest = clock.time() - self.spec.max_age
+    def decided_before(self, oldest: float) -> list[str]:
+        """Ids of the open decisions that were taken before a time.
+
+        Args:
+            oldest: The time, in seconds since 1970.
+        """
         return [name for name, item in self.open.items() if item.time < oldest]
 
     def check_deferrable(self) -> None:

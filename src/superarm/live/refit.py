@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,22 @@ class Refit(NamedTuple):
     """Of the rewards that were fitted, nats."""
     spec: BanditSpec
     """The spec with the fitted kernel, noise and mean."""
+
+    def as_body(self) -> dict[str, Any]:
+        """The body of the event that records it."""
+        return {
+            "spec": self.spec.as_json(),
+            "log_marginal_likelihood": self.log_marginal_likelihood,
+        }
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Self:
+        """The fit that an event recorded.
+
+        Args:
+            body: What :meth:`as_body` returned.
+        """
+        return cls(body["log_marginal_likelihood"], BanditSpec.from_json(body["spec"]))
 
 
 def fit_policy(

@@ -93,6 +93,9 @@ def _restore(fold: Fold, snapshot: Snapshot) -> None:
         ids = state.scalar("named")
         fold.named = Arms(ids=ids, features=state.array("named"))
     fold.seq = snapshot.seq
+    last_event = next(fold.journal.events(after=snapshot.seq - 1), None)
+    if last_event is not None:
+        fold.time = last_event.time
 
 
 def _restore_open_decisions(fold: Fold, state: State) -> None:

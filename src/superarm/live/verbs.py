@@ -139,8 +139,11 @@ class BanditVerbs(Protocol):
             spec: The new spec, as in ``create_bandit``.
         """
 
-    def refit(self) -> Refit:
+    def refit(self, *, request_id: str | None = None) -> Refit:
         """Fit the hyper-parameters of the kernel to all rewards recorded so far.
+
+        Args:
+            request_id: An id of your own. Calling again with the same id returns the same fit.
 
         Returns:
             The spec with the fitted kernel, noise and mean, and how well they explain the rewards.
@@ -148,13 +151,14 @@ class BanditVerbs(Protocol):
 
     # --- a challenger ------------------------------------------------------------------------
 
-    def shadow(self, spec: Any) -> None:
+    def shadow(self, spec: Any, *, request_id: str | None = None) -> None:
         """Let a challenger decide on the same offers, without acting. It survives restarts.
 
         Args:
             spec: A policy, the spec of one by registry names, or a :class:`BanditSpec`; ``None`` ends
                 the challenger. A policy alone takes everything else from the bandit. A challenger that
                 runs already is replaced, and the report restarts.
+            request_id: An id of your own. Calling again with the same id changes nothing.
         """
 
     def shadow_report(
@@ -174,8 +178,12 @@ class BanditVerbs(Protocol):
             level: The probability that an interval covers.
         """
 
-    def switch(self) -> None:
-        """Make the challenger the policy. It has learned all rewards recorded so far."""
+    def switch(self, *, request_id: str | None = None) -> None:
+        """Make the challenger the policy. It has learned all rewards recorded so far.
+
+        Args:
+            request_id: An id of your own. Calling again with the same id changes nothing.
+        """
 
     # --- questions -------------------------------------------------------------------------
 

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
 
-import anyio.to_thread
-from fastapi import FastAPI, Response
+from anyio import move_on_after
+from anyio.to_thread import current_default_thread_limiter, run_sync
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from superarm.live.storage import Storage
@@ -21,7 +22,7 @@ from . import (
     personalizer_routes,
     token_routes,
 )
-from .context import Service, ServiceDep
+from .context import Service, ServiceDep, require_scope
 from .description import (
     API_VERSION,
     DESCRIPTION,
@@ -47,7 +48,10 @@ _ROUTES = (
 )
 _THREADS = 256
 """Requests at a time: most of them wait for the disk."""
+_READY_SECONDS = 5.0
+"""How long the storage may take to answer."""
 _NOT_READY: Responses = {503: {"model": bodies.Problem}}
+_NOT_ADMITTED: Responses = {401: {"model": bodies.Problem}, **_NOT_READY}
 
 
 def create_app(storage: Storage, settings: Settings | None = None) -> FastAPI:
@@ -65,23 +69,21 @@ def create_app(storage: Storage, settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def run(app: FastAPI) -> AsyncIterator[None]:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
+        current_default_thread_limiter().total_tokens = _THREADS
         service.hub.start()
         if owners is not None:
-            await anyio.to_thread.run_sync(owners.start)
+            await run_sync(owners.start)
         yield
         if owners is not None:
-            await anyio.to_thread.run_sync(owners.stop)
+            await run_sync(owners.stop)
         if others is not None:
             await others.aclose()
-        await anyio.to_thread.run_sync(service.hub.stop)
+        await run_sync(service.hub.stop)
 
     app = app_without_storage(run)
     app.state.service = service
     if owners is not None and others is not None:
-        app.add_middleware(
-            Handover, owners=owners, gate=service.gate, hub=service.hub, http=others
-        )
+        app.add_middleware(Handover, owners=owners, service=service, http=others)
     app.add_middleware(Measured, metrics=service.metrics)
     app.add_middleware(Guard, settings=chosen)
     return app
@@ -115,23 +117,38 @@ def app_without_storage(
 
 def _add_health(app: FastAPI) -> None:
     @app.get("/healthz", tags=["health"])
-    def health() -> bodies.Health:
+    async def health() -> bodies.Health:
         """Whether the process answers."""
         return bodies.Health(status="ok")
 
     @app.get("/readyz", tags=["health"], responses=_NOT_READY)
-    def ready(service: ServiceDep) -> bodies.Health:
+    async def ready(service: ServiceDep) -> bodies.Health:
         """Whether the journals are replayed and the storage answers."""
         if not service.hub.ready:
-            raise Refusal(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "still replaying the journals; retry soon",
-                {"Retry-After": "1"},
+            raise _not_ready("still replaying the journals; retry soon")
+        with move_on_after(_READY_SECONDS):
+            await run_sync(
+                service.storage.journal.newest,  # raises if the storage does not answer
+                1,
+                limiter=service.health_threads,
+                abandon_on_cancel=True,
             )
-        service.storage.journal.newest(1)  # raises if the storage does not answer
-        return bodies.Health(status="ok")
+            return bodies.Health(status="ok")
+        raise _not_ready("the storage does not answer; retry soon")
 
-    @app.get("/metrics", tags=["health"], response_class=PlainTextResponse)
-    def metrics(service: ServiceDep) -> Response:
-        """Numbers for Prometheus."""
+    @app.get(
+        "/metrics",
+        tags=["health"],
+        response_class=PlainTextResponse,
+        responses=_NOT_ADMITTED,
+    )
+    async def metrics(service: ServiceDep, request: Request) -> Response:
+        """Numbers for Prometheus. On other addresses than loopback they need a token that reads."""
+        if not service.are_metrics_open:
+            caller = await service.identify(request.headers.get("authorization"), None)
+            require_scope(caller, "read", "admin")
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+def _not_ready(detail: str) -> Refusal:
+    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, detail, {"Retry-After": "1"})

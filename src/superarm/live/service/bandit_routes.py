@@ -18,12 +18,12 @@ from .context import (
     Reader,
     ServiceDep,
     Teller,
-    arms_of,
     from_request,
     one_id,
 )
 from .description import repeated
 from .plain import bandit_body, decision_body
+from .sizes import arms_of, require_width
 
 router = APIRouter(prefix="/v1/bandits", tags=["bandits"])
 
@@ -38,6 +38,7 @@ def create_bandit(
 ) -> bodies.BanditDetails:
     """Create a bandit. Creating it again with the same spec changes nothing and answers 200."""
     spec = from_request(BanditSpec.from_json, body.spec)
+    require_width(spec, service.limits)
     earlier = service.storage.journal.find(caller.tenant, body.name)
     bandit = service.hub.create(caller.tenant, body.name, spec)
     if earlier is not None:
@@ -75,7 +76,8 @@ def change_spec(
 ) -> bodies.BanditDetails:
     """Change what a bandit is made of. The new policy learns everything that was observed so far."""
     found = service.hub.bandit(caller.tenant, bandit)
-    found.respecify(from_request(BanditSpec.from_json, body.spec))
+    spec = from_request(BanditSpec.from_json, body.spec)
+    found.respecify(require_width(spec, service.limits))
     return bandit_body(found)
 
 
@@ -85,14 +87,22 @@ def name_arms(
 ) -> None:
     """Store arms once; later asks refer to them by id."""
     found = service.hub.bandit(caller.tenant, bandit)
-    found.name_arms(arms_of(body.arms, service))
+    found.name_arms(arms_of(body.arms, found, service.limits))
 
 
 @router.post("/{bandit}/refit")
-def refit_bandit(bandit: str, service: ServiceDep, caller: Admin) -> bodies.Fitted:
-    """Fit the hyper-parameters to everything that was observed so far."""
+def refit_bandit(
+    bandit: str,
+    service: ServiceDep,
+    caller: Admin,
+    idempotency_key: IdempotencyKey = None,
+) -> bodies.Fitted:
+    """Fit the hyper-parameters to everything that was observed so far.
+
+    Repeated with the same `Idempotency-Key`, it answers with the same fit.
+    """
     found = service.hub.bandit(caller.tenant, bandit)
-    refit = found.refit()
+    refit = found.refit(request_id=idempotency_key)
     return bodies.Fitted(
         log_marginal_likelihood=refit.log_marginal_likelihood, spec=refit.spec.as_json()
     )
@@ -109,7 +119,7 @@ def ask(
     """Decide which arms to choose. The decision is durable when the answer comes."""
     found = service.hub.bandit(caller.tenant, bandit)
     answer = found.ask(
-        arms_of(body.arms, service),
+        arms_of(body.arms, found, service.limits),
         structure=from_request(from_json, body.structure),
         time=body.time,
         decision_id=one_id(body.decision_id, idempotency_key, "decision_id"),
@@ -124,7 +134,7 @@ def predict(
 ) -> bodies.Prediction:
     """Mean and standard deviation of arms."""
     found = service.hub.bandit(caller.tenant, bandit)
-    forecast = found.predict(arms_of(body.arms, service), time=body.time)
+    forecast = found.predict(arms_of(body.arms, found, service.limits), time=body.time)
     std = None if forecast.std is None else forecast.std.tolist()
     return bodies.Prediction(arms=forecast.arms, mean=forecast.mean.tolist(), std=std)
 
@@ -145,7 +155,7 @@ def observe(
     """Learn rewards that no decision of this bandit led to. 200 if they were known, 409 if they differ."""
     found = service.hub.bandit(caller.tenant, bandit)
     is_new = found.observe(
-        arms_of(body.arms, service),
+        arms_of(body.arms, found, service.limits),
         body.rewards,
         noise_variance=body.noise_variance,
         time=body.time,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Sequence
 from http import HTTPStatus
 from itertools import islice
 from typing import Annotated, Any
 
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
@@ -20,13 +21,13 @@ from superarm.live.bandit import Bandit
 from superarm.live.events import Event
 
 from . import bodies
-from .context import Reader, ServiceDep, Teller
-from .problems import Refusal, problem_body, status_of
+from .context import BatchTeller, Service, ServiceDep, StreamReader
+from .problems import Refusal, detail_of, problem_body, status_of
+from .streams import EVENT_STREAM, EventStream, Permit
 
 router = APIRouter(prefix="/v1/bandits", tags=["bandits"])
 
 NDJSON = "application/x-ndjson"
-EVENT_STREAM = "text/event-stream"
 _MOST_LINES = 10_000
 _POLL_SECONDS = 0.2
 _KEEP_ALIVE_SECONDS = 15.0
@@ -45,12 +46,6 @@ class _Lines(Response):
     """Lines of JSON."""
 
     media_type = NDJSON
-
-
-class _EventStream(StreamingResponse):
-    """Server-sent events."""
-
-    media_type = EVENT_STREAM
 
 
 @router.post(
@@ -77,26 +72,27 @@ class _EventStream(StreamingResponse):
     },
 )
 async def tell_batch(
-    bandit: str, request: Request, service: ServiceDep, caller: Teller
+    bandit: str, request: Request, service: ServiceDep, caller: BatchTeller
 ) -> Response:
     """Learn rewards of many decisions. Each line is answered with a line: its status, and whether it is new.
 
-    The lines that are right are learned, even if others are refused.
+    The lines that are right are learned, even if others are refused. Each line counts as a request.
     """
     text = await request.body()
-    answer = await run_in_threadpool(
-        lambda: _tell_lines(service.hub.bandit(caller.tenant, bandit), text)
-    )
-    return _Lines(answer)
-
-
-def _tell_lines(bandit: Bandit, text: bytes) -> str:
     lines = [line for line in text.split(b"\n") if line.strip()]
     if len(lines) > _MOST_LINES:
         raise Refusal(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             f"{len(lines)} lines exceed the limit of {_MOST_LINES}; send them in parts",
         )
+    service.count_requests(caller.tenant, max(1, len(lines)))
+    answer = await run_in_threadpool(
+        lambda: _tell_lines(service.hub.bandit(caller.tenant, bandit), lines)
+    )
+    return _Lines(answer)
+
+
+def _tell_lines(bandit: Bandit, lines: Sequence[bytes]) -> str:
     answers: list[dict[str, Any]] = []
     tells: list[Tell] = []
     places: list[int] = []  # of the answers to the tells
@@ -119,14 +115,14 @@ def _tell_lines(bandit: Bandit, text: bytes) -> str:
 
 def _line_answer(outcome: bool | SuperarmError) -> dict[str, Any]:
     if isinstance(outcome, SuperarmError):
-        return problem_body(status_of(outcome), str(outcome))
+        return problem_body(status_of(outcome), detail_of(outcome))
     status = HTTPStatus.CREATED if outcome else HTTPStatus.OK
     return {"status": int(status), "new": outcome}
 
 
 @router.get(
     "/{bandit}/events",
-    response_class=_EventStream,
+    response_class=StreamingResponse,
     responses={
         200: {
             "description": "Server-sent events: `id` is the number of the event, `event` its kind, "
@@ -139,33 +135,49 @@ async def stream_events(
     bandit: str,
     request: Request,
     service: ServiceDep,
-    caller: Reader,
+    caller: StreamReader,
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
     follow: bool = True,
-) -> StreamingResponse:
-    """The events of a bandit as server-sent events, and those to come unless `follow` is false."""
-    found = await run_in_threadpool(service.hub.bandit, caller.tenant, bandit)
+) -> Response:
+    """The events of a bandit as server-sent events, and those to come unless `follow` is false.
+
+    A stream ends when its token is removed, or when the client does not read it.
+    """
+    found = await run_sync(
+        service.hub.bandit, caller.tenant, bandit, limiter=service.stream_threads
+    )
     last_id = request.headers.get("last-event-id", "")
     if last_id.isdecimal():
         after = int(last_id[:16])  # a browser continues where it was cut off
-    events = _event_texts(found, request, after, follow)
-    return _EventStream(events)
+    permit = Permit(service, request, caller)
+    events = _event_texts(found, request, service, permit, after, follow)
+    return EventStream(events, service, caller.tenant)
 
 
 async def _event_texts(
-    bandit: Bandit, request: Request, after: int, follow: bool
-) -> AsyncIterator[str]:
+    bandit: Bandit,
+    request: Request,
+    service: Service,
+    permit: Permit,
+    after: int,
+    follow: bool,
+) -> AsyncGenerator[str]:
     last = after
     silent_seconds = 0.0
     while not await request.is_disconnected():
-        events = await run_in_threadpool(_next_events, bandit, last)
+        # A thread, and a connection to the storage, for as long as this takes; none while it waits.
+        events = await run_sync(
+            _next_events, bandit, last, limiter=service.stream_threads
+        )
         for event in events:
+            if not await permit.is_valid():
+                return
             last = event.seq
             silent_seconds = 0.0
             yield _event_text(event)
         if events:
             continue
-        if not follow:
+        if not follow or not await permit.is_valid():
             return
         await asyncio.sleep(_POLL_SECONDS)
         silent_seconds += _POLL_SECONDS

@@ -4,16 +4,43 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from superarm.live.names import NAME
 
+MOST_LEVELS = 64
+"""Levels of JSON within JSON."""
+
+
+def _require_flat(value: Any) -> Any:
+    """A value of JSON, unless it nests too deeply."""
+    level = [value]
+    for _ in range(MOST_LEVELS):
+        level = [child for parent in level for child in _children(parent)]
+        if not level:
+            return value
+    raise ValueError(f"nests deeper than {MOST_LEVELS} levels")
+
+
+def _children(value: Any) -> list[Any]:
+    """The containers within a container."""
+    if isinstance(value, dict):
+        members = list(value.values())
+    elif isinstance(value, list):
+        members = value
+    else:
+        members = []
+    return [member for member in members if isinstance(member, dict | list)]
+
+
+FlatJson = Annotated[Any, AfterValidator(_require_flat)]
+FlatTable = Annotated[dict[str, Any], AfterValidator(_require_flat)]
 Name = Annotated[str, Field(pattern=f"^{NAME}$")]
 Id = Annotated[str, Field(min_length=1, max_length=200, pattern="^[^/]+$")]
 ArmId = str | int
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Rewards = Annotated[dict[str, Number], Field(min_length=1)]
-Row = list[Number] | dict[str, Any]
+Row = list[Number] | FlatTable
 
 
 class Body(BaseModel):
@@ -36,7 +63,7 @@ class NewBandit(Body):
     """A bandit to create."""
 
     name: Name
-    spec: dict[str, Any] = Field(
+    spec: FlatTable = Field(
         description="The policy by registry names; or `policy` with `encoding`, `id_column`, "
         "`seed` and `max_age`."
     )
@@ -45,7 +72,7 @@ class NewBandit(Body):
 class Spec(Body):
     """Another spec for a bandit."""
 
-    spec: dict[str, Any]
+    spec: FlatTable
 
 
 class BanditInfo(Body):
@@ -83,7 +110,9 @@ class Ask(Body):
         description="Features by id; rows of a table, where the bandit has an encoding; rows of "
         "numbers, numbered from 0; ids of named arms; or null for all named arms.",
     )
-    structure: Any = Field(default=None, description="The constraints of this round.")
+    structure: FlatJson = Field(
+        default=None, description="The constraints of this round."
+    )
     time: Number | None = None
     decision_id: Id | None = Field(
         default=None,

@@ -11,8 +11,9 @@ from superarm.core.errors import InputError
 from superarm.live.spec import BanditSpec
 
 from . import bodies
-from .context import Admin, Reader, ServiceDep, from_request
+from .context import Admin, IdempotencyKey, Reader, ServiceDep, from_request
 from .plain import bandit_body, report_body
+from .sizes import require_width
 
 router = APIRouter(prefix="/v1/bandits", tags=["challengers"])
 
@@ -21,15 +22,24 @@ Reward = Annotated[float | None, Query(allow_inf_nan=False)]
 
 @router.put("/{bandit}/challenger", status_code=HTTPStatus.NO_CONTENT)
 def start_challenger(
-    bandit: str, body: bodies.Spec, service: ServiceDep, caller: Admin
+    bandit: str,
+    body: bodies.Spec,
+    service: ServiceDep,
+    caller: Admin,
+    idempotency_key: IdempotencyKey = None,
 ) -> None:
-    """Let a challenger decide on the same offers, without acting. It replaces an earlier one."""
+    """Let a challenger decide on the same offers, without acting. It replaces an earlier one.
+
+    Repeated with the same `Idempotency-Key`, it changes nothing.
+    """
     found = service.hub.bandit(caller.tenant, bandit)
 
     def read(table: object) -> BanditSpec:
         return BanditSpec.from_user(table, default=found.spec)
 
-    found.shadow(from_request(read, body.spec))
+    spec = from_request(read, body.spec)
+    require_width(spec, service.limits)
+    found.shadow(spec, request_id=idempotency_key)
 
 
 @router.get("/{bandit}/challenger")
@@ -63,9 +73,15 @@ def end_challenger(bandit: str, service: ServiceDep, caller: Admin) -> None:
 
 @router.post("/{bandit}/challenger/switch")
 def switch_to_challenger(
-    bandit: str, service: ServiceDep, caller: Admin
+    bandit: str,
+    service: ServiceDep,
+    caller: Admin,
+    idempotency_key: IdempotencyKey = None,
 ) -> bodies.BanditDetails:
-    """Make the challenger the policy, by one event. 404 without a challenger."""
+    """Make the challenger the policy, by one event. 404 without a challenger.
+
+    Repeated with the same `Idempotency-Key`, it changes nothing.
+    """
     found = service.hub.bandit(caller.tenant, bandit)
-    found.switch()
+    found.switch(request_id=idempotency_key)
     return bandit_body(found)

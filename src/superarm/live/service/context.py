@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import Depends, Header, Request
 
-from superarm.core import Arms
 from superarm.core.errors import InputError, StateError
 from superarm.live.access import Caller
 from superarm.live.journal import Membership
 from superarm.live.storage import Storage
 
-from . import bodies
 from .description import bearer
 from .gate import SUBSCRIPTION_KEY, Gate, RateLimit
 from .hub import Hub
@@ -22,7 +22,11 @@ from .metrics import Metrics
 from .owners import Owners
 from .problems import Refusal
 from .settings import Settings
+from .stream_slots import StreamSlots
+from .turns import Turns
 
+_LOOKUP_THREADS = 16
+_STREAM_THREADS = 16
 Result = TypeVar("Result")
 
 
@@ -41,20 +45,57 @@ class Service:
                 f"{settings.host} can be reached from other machines, so the service needs tokens; create "
                 f"one with `superarm token create NAME --storage {storage.journal.url}`, or listen on 127.0.0.1"
             )
-        rate = settings.limits.requests_per_second
+        limits = settings.limits
+        rate = limits.requests_per_second
         self.storage = storage
-        self.limits = settings.limits
+        self.limits = limits
         self.gate = Gate(storage.journal, needs_token)
         self.rates = None if rate is None else RateLimit(rate)
-        self.hub = Hub(storage, settings.limits.bandits)
+        self.hub = Hub(storage, limits)
         journal = storage.journal
         self.owners = None
         if isinstance(journal, Membership):
             self.owners = Owners(journal, settings.own_address)
         self.metrics = Metrics(self.hub)
+        self.are_metrics_open = settings.is_loopback or settings.open_metrics
+        self.turns = Turns(limits.threads_per_tenant)
+        self.streams = StreamSlots(limits.streams, limits.streams_per_tenant)
+        # Threads of their own: requests that hold all others do not delay these.
+        self.lookup_threads = CapacityLimiter(_LOOKUP_THREADS)
+        self.stream_threads = CapacityLimiter(_STREAM_THREADS)
+        self.health_threads = CapacityLimiter(1)
+
+    async def identify(
+        self, authorization: str | None, subscription_key: str | None
+    ) -> Caller:
+        """Who sent a request.
+
+        Args:
+            authorization: The header ``Authorization``.
+            subscription_key: The header ``Ocp-Apim-Subscription-Key``.
+        """
+        known = self.gate.known_caller(authorization, subscription_key)
+        if known is not None:
+            return known
+        return await run_sync(
+            self.gate.caller,
+            authorization,
+            subscription_key,
+            limiter=self.lookup_threads,
+        )
+
+    def count_requests(self, tenant: str, requests: int = 1) -> None:
+        """Count requests against the rate of a tenant, or refuse them.
+
+        Args:
+            tenant: Who sent them.
+            requests: How many.
+        """
+        if self.rates is not None:
+            self.rates.take(tenant, requests)
 
 
-def service_of(request: Request) -> Service:
+async def service_of(request: Request) -> Service:
     """The service that received a request.
 
     Args:
@@ -67,75 +108,86 @@ def service_of(request: Request) -> Service:
 ServiceDep = Annotated[Service, Depends(service_of)]
 
 
-def needs(scope: str) -> Callable[..., Caller]:
-    """A dependency that admits callers with a scope.
+async def identify(
+    service: ServiceDep,
+    _: Annotated[object, Depends(bearer)],  # for the OpenAPI document
+    authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
+    subscription_key: Annotated[
+        str | None, Header(alias=SUBSCRIPTION_KEY, include_in_schema=False)
+    ] = None,
+) -> Caller:
+    """Who sent a request.
+
+    Args:
+        service: The service that received it.
+        authorization: A header with the token.
+        subscription_key: The header in which clients of Personalizer send a token.
+    """
+    return await service.identify(authorization, subscription_key)
+
+
+AnyCaller = Annotated[Caller, Depends(identify)]
+
+
+def require_scope(caller: Caller, *scopes: str) -> None:
+    """Refuse a caller whose token allows none of some scopes.
+
+    Args:
+        caller: Who sent a request.
+        scopes: The scopes.
+    """
+    if caller.scopes.isdisjoint(scopes):
+        allowed = " or ".join(map(repr, scopes))
+        raise Refusal(HTTPStatus.FORBIDDEN, f"this token does not allow {allowed}")
+
+
+def needs(scope: str) -> Callable[..., AsyncIterator[Caller]]:
+    """A dependency that admits callers with a scope, when it is their turn.
 
     Args:
         scope: What the caller's token must allow.
     """
 
-    def admit(
-        service: ServiceDep,
-        _: Annotated[object, Depends(bearer)],  # for the OpenAPI document
-        authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
-        subscription_key: Annotated[
-            str | None, Header(alias=SUBSCRIPTION_KEY, include_in_schema=False)
-        ] = None,
-    ) -> Caller:
-        caller = service.gate.caller(authorization, subscription_key)
-        if scope not in caller.scopes:
-            raise Refusal(HTTPStatus.FORBIDDEN, f"this token does not allow {scope!r}")
-        if service.rates is not None:
-            service.rates.take(caller.tenant)
-        return caller
+    async def admit(service: ServiceDep, caller: AnyCaller) -> AsyncIterator[Caller]:
+        require_scope(caller, scope)
+        service.count_requests(caller.tenant)
+        async with service.turns.turn(caller.tenant):
+            yield caller
 
     return admit
+
+
+async def admit_batch(service: ServiceDep, caller: AnyCaller) -> AsyncIterator[Caller]:
+    """Admit callers who send rewards; the route counts each of its lines as a request.
+
+    Args:
+        service: The service.
+        caller: Who sent the request.
+    """
+    require_scope(caller, "tell")
+    async with service.turns.turn(caller.tenant):
+        yield caller
+
+
+async def admit_stream(service: ServiceDep, caller: AnyCaller) -> Caller:
+    """Admit callers who read; a stream has a limit of its own and takes no turn.
+
+    Args:
+        service: The service.
+        caller: Who sent the request.
+    """
+    require_scope(caller, "read")
+    service.count_requests(caller.tenant)
+    return caller
 
 
 Reader = Annotated[Caller, Depends(needs("read"))]
 Asker = Annotated[Caller, Depends(needs("ask"))]
 Teller = Annotated[Caller, Depends(needs("tell"))]
 Admin = Annotated[Caller, Depends(needs("admin"))]
+BatchTeller = Annotated[Caller, Depends(admit_batch)]
+StreamReader = Annotated[Caller, Depends(admit_stream)]
 IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", max_length=200)]
-
-
-def arms_of(arms: bodies.Arms | None, service: Service) -> Any:
-    """Arms of a request, unless there are too many, or they have too many features.
-
-    Args:
-        arms: The arms, as they came.
-        service: Whose limits count.
-    """
-    if arms is None:
-        return None
-    limits = service.limits
-    rows = _rows_of(arms)
-    if len(rows) > limits.arms:
-        raise Refusal(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"{len(rows)} arms exceed the limit of {limits.arms}; offer fewer",
-        )
-    for row in rows:
-        if isinstance(row, list | dict) and len(row) > limits.dimension:
-            raise Refusal(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                f"{len(row)} features of an arm exceed the limit of {limits.dimension}",
-            )
-    if not isinstance(arms, bodies.ArmsTable):
-        return arms
-    if len(arms.ids) != len(rows) or len(set(arms.ids)) != len(rows):
-        raise InputError(
-            "arms must have one id, and none twice, for each row of features"
-        )
-    if all(isinstance(row, list) for row in rows):
-        return Arms(ids=arms.ids, features=rows)
-    return dict(zip(arms.ids, rows, strict=True))
-
-
-def _rows_of(arms: bodies.Arms) -> list[Any]:
-    if isinstance(arms, bodies.ArmsTable):
-        return arms.features
-    return list(arms.values()) if isinstance(arms, dict) else list(arms)
 
 
 def from_request(read: Callable[[Any], Result], value: Any) -> Result:

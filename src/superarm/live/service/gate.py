@@ -33,29 +33,44 @@ class Gate:
         self._seen: dict[str, tuple[float, Caller]] = {}  # by hash, with the time
         self._looked_for_tokens = -math.inf
 
+    def known_caller(
+        self, authorization: str | None, subscription_key: str | None = None
+    ) -> Caller | None:
+        """Who sent a request, where no journal must be read for it; otherwise ``None``.
+
+        Args:
+            authorization: The header ``Authorization``.
+            subscription_key: The header ``Ocp-Apim-Subscription-Key``.
+        """
+        now = clock.monotonic()
+        with self._lock:
+            if not self._needs_token:
+                is_recent = now - self._looked_for_tokens < _CACHE_SECONDS
+                return ANYBODY if is_recent else None
+            token = _require_token(authorization, subscription_key)
+            seen = self._seen.get(hash_token(token))
+        if seen is None:
+            return None
+        checked, caller = seen
+        return caller if now - checked < _CACHE_SECONDS else None
+
     def caller(
         self, authorization: str | None, subscription_key: str | None = None
     ) -> Caller:
-        """Who sent a request.
+        """Who sent a request. This may read the journal.
 
         Args:
             authorization: The header ``Authorization``.
             subscription_key: The header ``Ocp-Apim-Subscription-Key``, in which clients of Personalizer
                 send a token.
         """
+        known = self.known_caller(authorization, subscription_key)
+        if known is not None:
+            return known
         if not self._are_tokens_needed():
             return ANYBODY
-        token = _token(authorization, subscription_key)
-        if token is None:
-            raise _unauthorized("this service needs a token: 'Authorization: Bearer …'")
-        token_hash = hash_token(token)
+        token_hash = hash_token(_require_token(authorization, subscription_key))
         now = clock.monotonic()
-        with self._lock:
-            seen = self._seen.get(token_hash)
-        if seen is not None:
-            checked, known_caller = seen
-            if now - checked < _CACHE_SECONDS:
-                return known_caller
         row = self._journal.find_token(token_hash)
         if row is None:
             raise _unauthorized("this token is unknown, or was removed")
@@ -69,9 +84,6 @@ class Gate:
         if self._needs_token:
             return True
         now = clock.monotonic()
-        with self._lock:
-            if now - self._looked_for_tokens < _CACHE_SECONDS:
-                return False
         has_tokens = bool(self._journal.tokens())
         with self._lock:
             self._looked_for_tokens = now
@@ -83,6 +95,13 @@ class Gate:
         with self._lock:
             self._seen.clear()
             self._looked_for_tokens = -math.inf
+
+
+def _require_token(authorization: str | None, subscription_key: str | None) -> str:
+    token = _token(authorization, subscription_key)
+    if token is None:
+        raise _unauthorized("this service needs a token: 'Authorization: Bearer …'")
+    return token
 
 
 def _token(authorization: str | None, subscription_key: str | None) -> str | None:
@@ -110,21 +129,26 @@ class RateLimit:
         self._lock = Lock()
         self._credits: dict[str, tuple[float, float]] = {}  # by tenant: time, credit
 
-    def take(self, tenant: str) -> None:
-        """Count a request, or refuse it.
+    def take(self, tenant: str, requests: int = 1) -> None:
+        """Count requests, or refuse them.
+
+        More requests than the limit pass only together, as a batch, and only if nothing was used before;
+        the tenant then waits until they are paid off.
 
         Args:
-            tenant: Who sent it.
+            tenant: Who sent them.
+            requests: How many.
         """
         now = clock.monotonic()
+        needed = min(float(requests), self._most)
         with self._lock:
             earlier, credit = self._credits.get(tenant, (now, self._most))
             credit = min(self._most, credit + (now - earlier) * self._rate)
-            if credit < 1.0:
-                seconds = (1.0 - credit) / self._rate
+            if credit < needed:
+                seconds = (needed - credit) / self._rate
                 raise Refusal(
                     HTTPStatus.TOO_MANY_REQUESTS,
                     f"more than {self._rate:g} requests a second; wait {seconds:.2f} s",
-                    {"Retry-After": str(max(1, round(seconds)))},
+                    {"Retry-After": str(max(1, math.ceil(seconds)))},
                 )
-            self._credits[tenant] = (now, credit - 1.0)
+            self._credits[tenant] = (now, credit - requests)

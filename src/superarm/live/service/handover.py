@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs
 
+from anyio.to_thread import run_sync
 from fastapi import HTTPException
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -16,8 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from superarm.core.errors import SuperarmError, require_extra
 from superarm.live.event_keys import decided_key
 
-from .gate import SUBSCRIPTION_KEY, Gate
-from .hub import Hub
+from .context import Service
+from .gate import SUBSCRIPTION_KEY
 from .owners import Owners
 from .problems import Refusal, problem
 
@@ -32,13 +33,17 @@ _BANDIT = re.compile(r"/v1/bandits/([^/]+)(?!.*/events$)")  # events are read an
 _DECISION = re.compile(r"/v1/decisions/([^/]+)")
 _TIMEOUT_SECONDS = 60.0
 _CONNECT_SECONDS = 2.0
+_MOST_CONNECTIONS = 256
 
 
 def connect_others() -> httpx.AsyncClient:
     """What reaches the other processes."""
     library = require_extra("httpx", "client")
     timeout = library.Timeout(_TIMEOUT_SECONDS, connect=_CONNECT_SECONDS)
-    client: httpx.AsyncClient = library.AsyncClient(timeout=timeout, trust_env=False)
+    limits = library.Limits(max_connections=_MOST_CONNECTIONS)
+    client: httpx.AsyncClient = library.AsyncClient(
+        timeout=timeout, limits=limits, trust_env=False
+    )
     return client
 
 
@@ -53,8 +58,7 @@ class Handover:
     Args:
         app: The application that answers for the bandits of this process.
         owners: Who owns a bandit.
-        gate: Who sent a request.
-        hub: The bandits of this process.
+        service: The service of this process.
         http: Reaches the other processes.
     """
 
@@ -62,16 +66,14 @@ class Handover:
         self,
         app: ASGIApp,
         owners: Owners,
-        gate: Gate,
-        hub: Hub,
+        service: Service,
         http: httpx.AsyncClient,
     ) -> None:
         library: Any = require_extra("httpx", "client")
         self._library = library
         self._app = app
         self._owners = owners
-        self._gate = gate
-        self._hub = hub
+        self._service = service
         self._http = http
         self._not_connected: tuple[type[Exception], ...] = (
             library.ConnectError,
@@ -84,14 +86,14 @@ class Handover:
         if not is_request or _header(scope, _HANDED_OVER) is not None:
             await self._app(scope, receive, send)
             return
-        bandit = await run_in_threadpool(self._bandit_of, scope)
+        threads = self._service.lookup_threads
+        bandit = await run_sync(self._bandit_of, scope, limiter=threads)
         address = None if bandit is None else self._owners.other_owner(*bandit)
         if bandit is None or address is None:
             await self._app(scope, receive, send)
             return
-        await run_in_threadpool(
-            self._hub.drop, *bandit
-        )  # what this process knows of it goes out of date
+        # What this process knows of it goes out of date.
+        await run_in_threadpool(self._service.hub.drop, *bandit)
         try:
             body = await _read_body(receive)
         except HTTPException as error:  # it is too large
@@ -99,7 +101,11 @@ class Handover:
             await refusal(scope, receive, send)
             return
         try:
-            response = await self._forward(address, scope, body)
+            # A tenant whose requests are slow must not hold all connections to the owner.
+            async with self._service.turns.turn(bandit.tenant):
+                response = await self._forward(address, scope, body)
+        except Refusal as error:
+            response = problem(error.status, error.detail, error.headers)
         except self._not_connected:
             # The owner has just stopped. This process can answer as well: the journal decides.
             await self._app(scope, _repeated(body, receive), send)
@@ -121,7 +127,7 @@ class Handover:
             by_decision = _DECISION.match(path)
             if by_name is None and by_decision is None:
                 return None
-            caller = self._gate.caller(
+            caller = self._service.gate.caller(
                 _header(scope, b"authorization"),
                 _header(scope, SUBSCRIPTION_KEY.lower().encode()),
             )
@@ -132,7 +138,7 @@ class Handover:
             if named:
                 return _Bandit(caller.tenant, named[-1])
             key = decided_key(by_decision[1])
-            rows = self._hub.storage.journal.find_decision(caller.tenant, key)
+            rows = self._service.storage.journal.find_decision(caller.tenant, key)
             if len(rows) == 1:
                 return _Bandit(caller.tenant, rows[0].name)
         return None

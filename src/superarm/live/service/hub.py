@@ -5,6 +5,7 @@ from __future__ import annotations
 import time as clock
 from collections import OrderedDict
 from contextlib import suppress
+from http import HTTPStatus
 from threading import Lock, Thread
 from typing import Any
 
@@ -16,6 +17,9 @@ from superarm.live.event_keys import decided_key
 from superarm.live.journal import BanditRow
 from superarm.live.storage import Storage
 
+from .problems import Refusal
+from .settings import Limits
+
 _RETRY_SECONDS = 1.0
 _Key = tuple[str, str]  # tenant and name
 
@@ -25,13 +29,15 @@ class Hub:
 
     Args:
         storage: Where their journals are.
-        most: Bandits in memory, at most.
+        limits: The most bandits in memory, and of a tenant.
     """
 
-    def __init__(self, storage: Storage, most: int) -> None:
+    def __init__(self, storage: Storage, limits: Limits) -> None:
         self.storage = storage
-        self._most = most
+        self._most = limits.bandits
+        self._most_per_tenant = limits.bandits_per_tenant
         self._lock = Lock()
+        self._creating = Lock()  # whoever holds it counts a tenant's bandits
         self._bandits: OrderedDict[_Key, Bandit] = OrderedDict()  # used last at the end
         self._starting = Thread(target=self._start, name="superarm-start", daemon=True)
         self.ready = False
@@ -61,8 +67,19 @@ class Hub:
             name: Its name.
             spec: What it is made of.
         """
-        create_bandit(name, spec=spec, storage=self.storage, tenant=tenant)
+        with self._creating:
+            if self.storage.journal.find(tenant, name) is None:
+                self._require_room(tenant)
+            create_bandit(name, spec=spec, storage=self.storage, tenant=tenant)
         return self.bandit(tenant, name)
+
+    def _require_room(self, tenant: str) -> None:
+        """Refuse a bandit of a tenant that has too many."""
+        if len(self.storage.journal.bandits(tenant)) >= self._most_per_tenant:
+            raise Refusal(
+                HTTPStatus.FORBIDDEN,
+                f"this tenant has {self._most_per_tenant} bandits, which is the limit; use one of them",
+            )
 
     def bandit(self, tenant: str, name: str) -> Bandit:
         """A bandit by name.

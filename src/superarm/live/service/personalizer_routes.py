@@ -20,8 +20,10 @@ from starlette.exceptions import HTTPException
 from superarm.core.errors import SuperarmError
 from superarm.live import personalizer
 
+from .bodies import FlatTable
 from .context import Asker, ServiceDep, Teller
-from .problems import Refusal, faults_of, retry_headers, status_of
+from .problems import Refusal, detail_of, faults_of, retry_headers, status_of
+from .sizes import require_arms, require_numbers
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -53,7 +55,7 @@ class RankableAction(PersonalizerBody):
     """An action that may be chosen."""
 
     id: str
-    features: list[dict[str, Any]]
+    features: list[FlatTable]
 
 
 class RankRequest(PersonalizerBody):
@@ -63,7 +65,7 @@ class RankRequest(PersonalizerBody):
         min_length=1,
         description="In apprentice mode, the first that is not excluded is chosen.",
     )
-    context_features: list[dict[str, Any]] | None = None
+    context_features: list[FlatTable] | None = None
     excluded_actions: list[str] | None = Field(
         default=None, description="Ids of actions that must not be chosen."
     )
@@ -132,7 +134,7 @@ class PersonalizerRoute(APIRoute):
                 return _error(error.status_code, str(error.detail), error.headers)
             except SuperarmError as error:
                 status = status_of(error)
-                return _error(status, str(error), retry_headers(status))
+                return _error(status, detail_of(error), retry_headers(status))
 
         return answer
 
@@ -170,11 +172,9 @@ def rank(
 ) -> RankResponse:
     """Choose one of the actions. The decision is durable when the answer comes."""
     found = service.hub.bandit(caller.tenant, bandit)
-    if len(body.actions) > service.limits.arms:
-        raise Refusal(
-            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"{len(body.actions)} actions are more than {service.limits.arms}; send fewer",
-        )
+    require_arms(len(body.actions), service.limits, "actions")
+    hash_columns = found.spec.hash_columns or 0  # 0: the bandit refuses to rank
+    require_numbers(len(body.actions), hash_columns, service.limits)
     ranked = personalizer.rank(
         found,
         [personalizer.Action(action.id, action.features) for action in body.actions],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -25,6 +26,7 @@ from superarm.live.journal import StaleOwnerError, StorageError
 
 MEDIA_TYPE = "application/problem+json"
 _RETRY_SECONDS = "1"
+_log = logging.getLogger("superarm.service")  # of the operator
 
 # The first that fits counts.
 _STATUSES: tuple[tuple[type[SuperarmError], HTTPStatus], ...] = (
@@ -37,6 +39,14 @@ _STATUSES: tuple[tuple[type[SuperarmError], HTTPStatus], ...] = (
     (StorageError, HTTPStatus.SERVICE_UNAVAILABLE),
     (StaleOwnerError, HTTPStatus.SERVICE_UNAVAILABLE),
 )
+
+
+# Their texts may name files, URLs and addresses, which are the operator's business alone.
+_PRIVATE_DETAILS: tuple[tuple[type[SuperarmError], str], ...] = (
+    (StorageError, "the storage cannot be read or written at the moment; retry soon"),
+    (StaleOwnerError, "another process changes this bandit; retry soon"),
+)
+_INTERNAL_ERROR = "internal error; see the service's log"
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer
@@ -105,6 +115,22 @@ def status_of(error: SuperarmError) -> HTTPStatus:
     return HTTPStatus.INTERNAL_SERVER_ERROR
 
 
+def detail_of(error: SuperarmError) -> str:
+    """The text of an error for the caller. What the caller must not see is logged.
+
+    Args:
+        error: The error.
+    """
+    for kind, detail in _PRIVATE_DETAILS:
+        if isinstance(error, kind):
+            _log.warning("%s", error)
+            return detail
+    if status_of(error) is HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log.error("%s", error)
+        return _INTERNAL_ERROR
+    return str(error)
+
+
 def retry_headers(status: HTTPStatus) -> dict[str, str] | None:
     """When to try again, for errors that pass.
 
@@ -126,7 +152,7 @@ def add_handlers(app: FastAPI) -> None:
     @app.exception_handler(SuperarmError)
     async def answer_error(request: Request, error: SuperarmError) -> JSONResponse:
         status = status_of(error)
-        return problem(status, str(error), retry_headers(status))
+        return problem(status, detail_of(error), retry_headers(status))
 
     @app.exception_handler(Refusal)
     async def answer_refusal(request: Request, error: Refusal) -> JSONResponse:
@@ -148,8 +174,7 @@ def add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def answer_defect(request: Request, error: Exception) -> JSONResponse:
-        detail = "internal error; see the service's log"
-        return problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+        return problem(HTTPStatus.INTERNAL_SERVER_ERROR, _INTERNAL_ERROR)
 
 
 def _allowed_methods(app: FastAPI, path: str) -> list[str]:

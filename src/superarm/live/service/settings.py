@@ -16,23 +16,39 @@ class Limits:
     Args:
         body_bytes: Bytes of a request's body.
         arms: Arms in one request.
-        dimension: Features of an arm.
-        requests_per_second: Requests of one tenant, on average; ``None``: any number.
+        dimension: Features of an arm, also after encoding.
+        numbers: Features of all arms in one request, also after encoding.
+        requests_per_second: Requests of one tenant, on average; ``None``: any number. Each line of a
+            batch counts.
         bandits: Bandits that are kept in memory; the others are read from the journal when they are
             asked for.
+        bandits_per_tenant: Bandits that one tenant can create.
+        threads_per_tenant: Requests of one tenant that are worked on at a time; the others wait.
+        streams: Streams of events that are open at a time.
+        streams_per_tenant: Those of one tenant.
     """
 
     body_bytes: int = 16 * 2**20
     arms: int = 100_000
     dimension: int = 1000
+    numbers: int = 10_000_000
     requests_per_second: float | None = None
     bandits: int = 1000
+    bandits_per_tenant: int = 10_000
+    threads_per_tenant: int = 64
+    streams: int = 1000
+    streams_per_tenant: int = 100
 
     def __post_init__(self) -> None:
         as_count(self.body_bytes, "body_bytes", 1)
         as_count(self.arms, "arms", 1)
         as_count(self.dimension, "dimension", 1)
+        as_count(self.numbers, "numbers", 1)
         as_count(self.bandits, "bandits", 1)
+        as_count(self.bandits_per_tenant, "bandits_per_tenant", 1)
+        as_count(self.threads_per_tenant, "threads_per_tenant", 1)
+        as_count(self.streams, "streams", 1)
+        as_count(self.streams_per_tenant, "streams_per_tenant", 1)
         if self.requests_per_second is not None:
             as_positive(self.requests_per_second, "requests_per_second")
 
@@ -47,6 +63,7 @@ class Settings:
         hosts: Further names by which clients may address it, such as those of a proxy.
         address: Where other processes on the same storage reach it; by default host and port.
         limits: How much a request may ask for.
+        open_metrics: Whether ``/metrics`` needs no token on any address.
     """
 
     host: str = "127.0.0.1"
@@ -54,6 +71,7 @@ class Settings:
     hosts: tuple[str, ...] = ()
     address: str | None = None
     limits: Limits = field(default_factory=Limits)
+    open_metrics: bool = False
 
     @property
     def is_loopback(self) -> bool:
