@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 from malformed_bodies import malformed_body
-from running_service import running_service
+from running_service import http_client, running_service
 
 from superarm.core.registry import spec_of
 from superarm.core.serialization import to_json
@@ -93,7 +93,7 @@ def send_malformed(storage: Storage, count: int) -> int:
     limits = Limits(body_bytes=2**20, arms=1000, dimension=50)
     with (
         running_service(storage, Settings(limits=limits)) as url,
-        httpx.Client(base_url=url, timeout=60.0, headers=authorization) as http,
+        http_client(url, timeout=60.0, headers=authorization) as http,
     ):
         for name in ("menu", "other"):
             created = http.post("/v1/bandits", json={"name": name, "spec": SPEC})
@@ -155,7 +155,7 @@ def test_hostile_ids_are_unknown(url: str) -> None:
     with (
         Storage(url) as storage,
         running_service(storage) as address,
-        httpx.Client(base_url=address, timeout=60.0) as http,
+        http_client(address, timeout=60.0) as http,
     ):
         body = {"name": "menu", "spec": SPEC}
         assert http.post("/v1/bandits", json=body).status_code == 201
@@ -195,7 +195,7 @@ def test_hostile_headers_are_no_defect(
     with (
         Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as storage,
         running_service(storage) as address,
-        httpx.Client(base_url=address, timeout=60.0) as http,
+        http_client(address, timeout=60.0) as http,
     ):
         headers = {header.encode(): value}
         body = {"name": "menu", "spec": SPEC}

@@ -11,9 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from running_service import running_service
+from running_service import http_client, running_service
 
 from superarm.core.registry import spec_of
 from superarm.core.serialization import to_json
@@ -137,7 +136,7 @@ def test_unknown_paths_and_methods_are_problems(tmp_path: Path) -> None:
     with (
         Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as storage,
         running_service(storage) as url,
-        httpx.Client(base_url=url) as http,
+        http_client(url) as http,
     ):
         unknown = http.get("/v2/bandits")
         wrong_method = http.delete("/v1/bandits")
@@ -183,7 +182,7 @@ def run_schemathesis(folder: Path, examples: int, phases: str, known: bool) -> s
     with Storage(f"sqlite:///{folder / 'bandits.db'}") as storage:
         storage.journal.add_token(row)
         with running_service(storage) as url:
-            with httpx.Client(base_url=url, headers=headers) as http:
+            with http_client(url, headers=headers) as http:
                 body = {"name": "menu", "spec": to_json(spec_of(POLICY))}
                 assert http.post("/v1/bandits", json=body).status_code == 201
                 named = http.put("/v1/bandits/menu/arms", json={"arms": MENU})

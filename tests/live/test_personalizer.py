@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import numpy as np
 import pytest
-from running_service import running_service
+from running_service import http_client, running_service
 
 from superarm.client import Client
 from superarm.core.errors import ConflictError, InputError, NotFoundError
@@ -63,7 +63,7 @@ def bandit(storage: Storage) -> Bandit:
 @pytest.fixture
 def http(bandit: Bandit) -> Iterator[httpx.Client]:
     """A client of a service that has the bandit ``menu``."""
-    with running_service(bandit.storage) as url, httpx.Client(base_url=url) as client:
+    with running_service(bandit.storage) as url, http_client(url) as client:
         yield client
 
 
@@ -187,11 +187,31 @@ BAD = [
 ]
 
 
+class Shared(NamedTuple):
+    """One service for all requests that change nothing."""
+
+    http: httpx.Client
+    bandit: Bandit
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
+    path = tmp_path_factory.mktemp("shared") / "bandits.db"
+    with (
+        Storage(f"sqlite:///{path}") as storage,
+        running_service(storage) as url,
+        http_client(url) as http,
+    ):
+        bandit = create_bandit("menu", spec=personalizer_spec(), storage=storage)
+        assert http.post(f"{PATH}/rank", json=REQUEST).status_code == 201
+        yield Shared(http, bandit)
+
+
 @pytest.mark.parametrize(("path", "body"), BAD)
 def test_bad_requests_have_the_documented_error(
-    http: httpx.Client, bandit: Bandit, path: str, body: Any
+    shared: Shared, path: str, body: Any
 ) -> None:
-    http.post(f"{PATH}/rank", json=REQUEST)
+    http, bandit = shared
     events = bandit.seq
     content = json.dumps(body)
     headers = {"Content-Type": "application/json"}
@@ -230,7 +250,7 @@ def test_a_token_is_the_subscription_key(storage: Storage) -> None:
         headers[tenant] = {"Ocp-Apim-Subscription-Key": token}
     spec = personalizer_spec()
     create_bandit("menu", spec=spec, storage=storage, tenant="acme")
-    with running_service(storage) as url, httpx.Client(base_url=url) as http:
+    with running_service(storage) as url, http_client(url) as http:
         error(http.post(f"{PATH}/rank", json=REQUEST), 401, "Unauthorized")
         wrong = {"Ocp-Apim-Subscription-Key": "sa_wrong"}
         refused = http.post(f"{PATH}/rank", json=REQUEST, headers=wrong)
@@ -344,7 +364,7 @@ def earned(number: int, action: str) -> float:
 
 
 def test_an_apprentice_follows_and_then_acts(storage: Storage) -> None:
-    with running_service(storage) as url, httpx.Client(base_url=url) as http:
+    with running_service(storage) as url, http_client(url) as http:
         spec = personalizer_spec(apprentice=True)
         bandit = Client(url).create_bandit("menu", spec=spec)
         bandit.shadow(personalizer_spec(epsilon=0.2))

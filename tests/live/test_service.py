@@ -10,13 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
-from running_service import running_service
+from running_service import http_client, running_service
 
 from superarm.core.errors import InputError
 from superarm.core.registry import spec_of
 from superarm.core.serialization import to_json
 from superarm.kernels import SquaredExponential
-from superarm.live import Storage, load_bandit
+from superarm.live import Storage, create_bandit, load_bandit
 from superarm.live.access import make_token
 from superarm.live.journal import StorageError
 from superarm.live.service import Limits, Settings, create_app
@@ -44,7 +44,7 @@ def storage(tmp_path: Path) -> Iterator[Storage]:
 @pytest.fixture
 def http(storage: Storage) -> Iterator[httpx.Client]:
     """A client of a service that has the bandit ``menu``."""
-    with running_service(storage) as url, httpx.Client(base_url=url) as client:
+    with running_service(storage) as url, http_client(url) as client:
         created = client.post("/v1/bandits", json={"name": "menu", "spec": SPEC})
         assert created.status_code == 201
         yield client
@@ -431,10 +431,24 @@ BAD_REQUESTS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def shared_http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of one service for all requests that change nothing; it has the bandit ``menu``."""
+    path = tmp_path_factory.mktemp("shared") / "bandits.db"
+    with (
+        Storage(f"sqlite:///{path}") as storage,
+        running_service(storage) as url,
+        http_client(url) as client,
+    ):
+        create_bandit("menu", spec=POLICY, storage=storage)
+        yield client
+
+
 @pytest.mark.parametrize(("method", "path", "body", "status"), BAD_REQUESTS)
 def test_bad_requests_are_answered_and_change_nothing(
-    http: httpx.Client, method: str, path: str, body: Any, status: int
+    shared_http: httpx.Client, method: str, path: str, body: Any, status: int
 ) -> None:
+    http = shared_http
     content = None if body is None else json.dumps(body)
     headers = {"Content-Type": "application/json"}
     response = http.request(method, path, content=content, headers=headers)
@@ -474,7 +488,7 @@ def test_other_hosts_and_origins_are_refused(http: httpx.Client) -> None:
 def test_limits_of_body_arms_and_dimension(storage: Storage) -> None:
     limits = Limits(body_bytes=4000, arms=10, dimension=3)
     settings = Settings(limits=limits)
-    with running_service(storage, settings) as url, httpx.Client(base_url=url) as http:
+    with running_service(storage, settings) as url, http_client(url) as http:
         http.post("/v1/bandits", json={"name": "menu", "spec": SPEC})
         path = "/v1/bandits/menu/decisions"
         many = http.post(path, json={"arms": [[0.0, 0.1]] * 11})
@@ -496,7 +510,7 @@ def test_limits_of_body_arms_and_dimension(storage: Storage) -> None:
 def test_a_rate_is_held(storage: Storage) -> None:
     limits = Limits(requests_per_second=0.001)
     settings = Settings(limits=limits)
-    with running_service(storage, settings) as url, httpx.Client(base_url=url) as http:
+    with running_service(storage, settings) as url, http_client(url) as http:
         assert http.get("/v1/bandits").status_code == 200
         refused = http.get("/v1/bandits")
         assert "requests a second" in detail(refused, 429)
@@ -544,8 +558,10 @@ def test_other_addresses_need_tokens(storage: Storage) -> None:
 def test_tokens_open_what_their_scopes_say(storage: Storage) -> None:
     admin = add_token(storage, "acme", "admin", *ALL)
     asker = add_token(storage, "acme", "asker", "ask")
-    with running_service(storage) as url, httpx.Client(base_url=url) as http:
+    with running_service(storage) as url, http_client(url) as http:
         assert "needs a token" in detail(http.get("/v1/bandits"), 401)
+        malformed = http.post("/v1/bandits", content=b"{")
+        assert "needs a token" in detail(malformed, 401)  # its body was not even read
         wrong = {"Authorization": "Bearer sa_wrong"}
         assert "unknown" in detail(http.get("/v1/bandits", headers=wrong), 401)
         body = {"name": "menu", "spec": SPEC}
@@ -578,7 +594,7 @@ def test_tokens_are_needed_from_the_first_one_on(http: httpx.Client) -> None:
 def test_tokens_are_created_listed_and_removed(storage: Storage) -> None:
     admin = add_token(storage, "acme", "admin", *ALL)
     other = add_token(storage, "other", "admin", *ALL)
-    with running_service(storage) as url, httpx.Client(base_url=url) as http:
+    with running_service(storage) as url, http_client(url) as http:
         body = {"name": "reader", "scopes": ["read"]}
         made = http.post("/v1/tokens", json=body, headers=admin).json()
         reader = {"Authorization": f"Bearer {made['token']}"}
@@ -596,7 +612,7 @@ def test_tenants_do_not_see_each_other(storage: Storage) -> None:
     """Whatever one tenant has is for another as if it were not there, byte for byte."""
     acme = add_token(storage, "acme", "all", *ALL)
     other = add_token(storage, "other", "all", *ALL)
-    with running_service(storage) as url, httpx.Client(base_url=url) as http:
+    with running_service(storage) as url, http_client(url) as http:
         http.post("/v1/bandits", json={"name": "secret", "spec": SPEC}, headers=acme)
         decision = http.post(
             "/v1/bandits/secret/decisions",

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from running_service import running_service
+from running_service import http_client, running_service
 from starlette.types import Message
 
 from superarm.core.errors import InputError
@@ -59,7 +59,7 @@ def bandit(storage: Storage) -> Bandit:
 
 def client(url: str, token: str | None = None) -> httpx.Client:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    return httpx.Client(base_url=url, headers=headers, timeout=LONGEST)
+    return http_client(url, headers=headers, timeout=LONGEST)
 
 
 def limited(**limits: Any) -> Settings:

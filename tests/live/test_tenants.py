@@ -7,9 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
-from running_service import running_service
+from running_service import http_client, running_service
 
 from superarm.core.registry import spec_of
 from superarm.core.serialization import to_json
@@ -43,7 +42,7 @@ class Tenant:
     def __init__(self, name: str, token: str, url: str) -> None:
         self.name = name
         headers = {"Authorization": f"Bearer {token}"}
-        self.http = httpx.Client(base_url=url, headers=headers, timeout=60.0)
+        self.http = http_client(url, headers=headers, timeout=60.0)
         self.arms = {f"{name}-tea": [0.1, 0.2], f"{name}-rum": [0.7, 0.9]}
 
     def create(self) -> None:

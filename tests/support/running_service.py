@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Thread
 from time import monotonic, sleep
+from typing import Any
 
+import httpx
 import uvicorn
 
 from superarm.live import Storage
@@ -40,3 +42,13 @@ def running_service(
     server.should_exit = True
     thread.join(60.0)
     assert not thread.is_alive()
+
+
+def http_client(url: str, **options: Any) -> httpx.Client:
+    """A client of a service on loopback, which needs no certificates: reading them takes long.
+
+    Args:
+        url: Where the service is.
+        options: Further arguments of ``httpx.Client``.
+    """
+    return httpx.Client(base_url=url, verify=False, **options)

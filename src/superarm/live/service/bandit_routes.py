@@ -11,6 +11,7 @@ from superarm.live.journal import BanditRow
 from superarm.live.spec import BanditSpec
 
 from . import bodies
+from .admission import AdmittedRoute
 from .context import (
     Admin,
     Asker,
@@ -25,7 +26,7 @@ from .description import repeated
 from .plain import bandit_body, decision_body
 from .sizes import arms_of, require_width
 
-router = APIRouter(prefix="/v1/bandits", tags=["bandits"])
+router = APIRouter(prefix="/v1/bandits", tags=["bandits"], route_class=AdmittedRoute)
 
 
 @router.post(

@@ -21,11 +21,12 @@ from superarm.live.bandit import Bandit
 from superarm.live.events import Event
 
 from . import bodies
+from .admission import AdmittedRoute
 from .context import BatchTeller, Service, ServiceDep, StreamReader
 from .problems import Refusal, detail_of, problem_body, status_of
 from .streams import EVENT_STREAM, EventStream, Permit
 
-router = APIRouter(prefix="/v1/bandits", tags=["bandits"])
+router = APIRouter(prefix="/v1/bandits", tags=["bandits"], route_class=AdmittedRoute)
 
 NDJSON = "application/x-ndjson"
 _MOST_LINES = 10_000

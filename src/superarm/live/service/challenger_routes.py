@@ -11,11 +11,14 @@ from superarm.core.errors import InputError
 from superarm.live.spec import BanditSpec
 
 from . import bodies
+from .admission import AdmittedRoute
 from .context import Admin, IdempotencyKey, Reader, ServiceDep, from_request
 from .plain import bandit_body, report_body
 from .sizes import require_width
 
-router = APIRouter(prefix="/v1/bandits", tags=["challengers"])
+router = APIRouter(
+    prefix="/v1/bandits", tags=["challengers"], route_class=AdmittedRoute
+)
 
 Reward = Annotated[float | None, Query(allow_inf_nan=False)]
 

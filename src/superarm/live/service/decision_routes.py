@@ -8,11 +8,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from . import bodies
+from .admission import AdmittedRoute
 from .context import IdempotencyKey, Reader, ServiceDep, Teller, one_id
 from .description import repeated
 from .plain import details_body, explanation_body
 
-router = APIRouter(prefix="/v1/decisions", tags=["decisions"])
+router = APIRouter(
+    prefix="/v1/decisions", tags=["decisions"], route_class=AdmittedRoute
+)
 
 BanditName = Annotated[
     str | None,

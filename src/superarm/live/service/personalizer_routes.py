@@ -5,14 +5,13 @@ A client of Personalizer needs another endpoint and key: ``http://HOST/v1/bandit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
@@ -20,12 +19,11 @@ from starlette.exceptions import HTTPException
 from superarm.core.errors import SuperarmError
 from superarm.live import personalizer
 
+from .admission import AdmittedRoute, Handler
 from .bodies import FlatTable
 from .context import Asker, ServiceDep, Teller
 from .problems import Refusal, detail_of, faults_of, retry_headers, status_of
 from .sizes import require_arms, require_numbers
-
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 # Personalizer's own names of errors; others have the phrase of their status.
 _CODES = {
@@ -116,7 +114,7 @@ class ErrorResponse(PersonalizerBody):
 # --- errors --------------------------------------------------------------------------------
 
 
-class PersonalizerRoute(APIRoute):
+class PersonalizerRoute(AdmittedRoute):
     """A route whose errors have Personalizer's body."""
 
     def get_route_handler(self) -> Handler:

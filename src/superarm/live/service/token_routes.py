@@ -10,9 +10,10 @@ from superarm.core.errors import NotFoundError
 from superarm.live.access import make_token
 
 from . import bodies
+from .admission import AdmittedRoute
 from .context import Admin, ServiceDep
 
-router = APIRouter(prefix="/v1/tokens", tags=["tokens"])
+router = APIRouter(prefix="/v1/tokens", tags=["tokens"], route_class=AdmittedRoute)
 
 
 @router.post("", status_code=HTTPStatus.CREATED)
