@@ -110,6 +110,11 @@ class GroupCommit:
             return [self._queue.popleft() for _ in range(count)]
 
     def _store(self, group: Sequence[_Waiting]) -> None:
+        if not any(_has_content(waiting.append) for waiting in group):
+            # Barriers alone: what they wait for is durable, so a full disk is no obstacle.
+            for waiting in group:
+                waiting.durable.set_result(None)
+            return
         try:
             self._journal.append([waiting.append for waiting in group])
         except StaleOwnerError:
@@ -153,3 +158,8 @@ class GroupCommit:
                 self._queue.remove(waiting)
         for waiting in [*group, *still_queued]:
             waiting.durable.set_exception(error)
+
+
+def _has_content(append: Append) -> bool:
+    """Whether there is anything to store."""
+    return bool(append.events) or bool(append.blobs) or append.snapshot is not None
