@@ -37,6 +37,7 @@ from .journal import (
     too_new,
 )
 from .sql_journal import LAST_SEQ, SQLJournal
+from .sqlite_log import check_log
 from .sqlite_schema import STEPS
 
 _APPLICATION = 0x5375416D  # "SuAm": marks a file as ours
@@ -55,8 +56,10 @@ class SQLiteJournal(SQLJournal):
         self._writing = Lock()  # one thread uses a connection at a time
         self._reading = Lock()
         super().__init__(url=f"sqlite:///{path}", where=str(path))
-        self._owner = _own(Path(os.path.realpath(path)))  # also through a link
+        file = Path(os.path.realpath(path))  # also through a link
+        self._owner = _own(file)
         try:
+            check_log(file)
             self._writer = _connect(self.path, upgrade)
             self._reader = _connect_reader(self.path)
         except BaseException:
