@@ -218,6 +218,14 @@ class Journal(Protocol):
     def check(self) -> list[str]:
         """Look for damage; one sentence for each problem, none if all is well."""
 
+    def require_schema(self) -> None:
+        """Read the schema, which a later version may have changed since the storage was opened.
+
+        Raises:
+            StateError: It is later than this version's.
+            StorageError: The storage does not answer.
+        """
+
     def backup(self, path: str | Path) -> None:
         """Copy the journal to a file, as it is now.
 

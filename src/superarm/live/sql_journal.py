@@ -9,7 +9,7 @@ from typing import Any
 from superarm.core.errors import StateError
 
 from .events import Event, Kind, decode_body
-from .journal import BanditRow, Snapshot, TokenRow
+from .journal import SCHEMA, BanditRow, Snapshot, TokenRow, too_new
 from .journal_check import find_problems
 
 LAST_SEQ = "SELECT max(seq) FROM events WHERE bandit = ?"
@@ -26,6 +26,9 @@ class SQLJournal(ABC):
         url: The URL of the storage, without a password.
         where: The storage, for error messages.
     """
+
+    _SCHEMA_QUERY: str
+    """Returns the schema of the tables."""
 
     def __init__(self, url: str, where: str) -> None:
         self._url = url
@@ -198,3 +201,9 @@ class SQLJournal(ABC):
     def check(self) -> list[str]:
         """Look for damage; one sentence for each problem, none if all is well."""
         return find_problems(self._rows)
+
+    def require_schema(self) -> None:
+        """Refuse a storage that a later version has upgraded since it was opened."""
+        ((schema,),) = self._rows(self._SCHEMA_QUERY)
+        if schema > SCHEMA:
+            raise too_new(self._where, schema)

@@ -51,6 +51,8 @@ class SQLiteJournal(SQLJournal):
         upgrade: Whether to bring a file of an earlier version up to date; otherwise it is refused.
     """
 
+    _SCHEMA_QUERY = "PRAGMA user_version"
+
     def __init__(self, path: str | Path, *, upgrade: bool = False) -> None:
         self.path = Path(path)
         self._writing = Lock()  # one thread uses a connection at a time

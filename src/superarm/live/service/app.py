@@ -10,6 +10,7 @@ import anyio.to_thread
 from fastapi import FastAPI, Response
 from fastapi.responses import PlainTextResponse
 
+from superarm.core.errors import StateError
 from superarm.live.storage import Storage
 
 from . import (
@@ -128,7 +129,11 @@ def _add_health(app: FastAPI) -> None:
                 "still replaying the journals; retry soon",
                 {"Retry-After": "1"},
             )
-        service.storage.journal.newest(1)  # raises if the storage does not answer
+        try:
+            service.storage.journal.require_schema()  # StorageError is 503 by itself
+        except StateError as error:
+            # Another process may serve a storage that is too new for this one.
+            raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from error
         return bodies.Health(status="ok")
 
     @app.get("/metrics", tags=["health"], response_class=PlainTextResponse)
