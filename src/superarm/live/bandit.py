@@ -76,6 +76,7 @@ class Bandit(Displayable):
         self._lock = RLock()  # whoever holds it applies events
         self._fold: Fold | None = None  # None: must be read from the journal
         self._snapshot_seq = 0  # the last event in a snapshot that was queued
+        self._saved_seq = 0  # the last event in the journal's snapshot, as far as known
         self._row = row
         # Whoever holds it follows the journal with the challenger.
         self._following = Lock()
@@ -635,6 +636,7 @@ class Bandit(Displayable):
             self._log.settle()  # what is queued belongs to what is learned
             self._fold = Fold.load(self._log)
             self._snapshot_seq = self._fold.seq
+            self._saved_seq = self._fold.restored_seq
         return self._fold
 
     def _is_behind(self, fold: Fold) -> bool:
@@ -709,9 +711,17 @@ class Bandit(Displayable):
         """Store what is learned so far, so that the next start is fast."""
         with self._lock:
             fold = self._current()
+            seq = fold.seq
             durable = self._log.save_snapshot(fold.snapshot())
-            self._snapshot_seq = fold.seq
+            self._snapshot_seq = seq
         durable.result()
+        with self._lock:
+            self._saved_seq = max(self._saved_seq, seq)
+
+    def needs_snapshot(self) -> bool:
+        """Whether events are in memory that the last snapshot does not contain."""
+        with self._lock:
+            return self._fold is not None and self._fold.seq > self._saved_seq
 
 
 # --- events --------------------------------------------------------------------------------

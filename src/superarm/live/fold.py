@@ -114,6 +114,8 @@ class Fold:
         self._log = log
         self._has_own_spec = spec is not None
         self.seq = 0
+        self.restored_seq = 0
+        """The last event in the snapshot that this was restored from; 0 without one."""
         self.steps = 0
         """Rounds so far: decisions, and batches of history."""
         self.open: dict[str, OpenDecision] = {}
@@ -500,6 +502,7 @@ class Fold:
             ids = state.scalar("named")
             self.named = Arms(ids=ids, features=state.array("named"))
         self.seq = snapshot.seq
+        self.restored_seq = snapshot.seq
 
     def _restore_decisions(self, state: State) -> None:
         """Restore open decisions, and rewards that wait to be learned."""

@@ -146,4 +146,5 @@ class Hub:
 def _snapshot(bandit: Bandit) -> None:
     # A snapshot only saves time: the events contain all of it.
     with suppress(SuperarmError):
-        bandit.save_snapshot()
+        if bandit.needs_snapshot():
+            bandit.save_snapshot()
