@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import httpx
@@ -16,9 +17,16 @@ from running_service import running_service
 
 from superarm.client import Client
 from superarm.live import Storage, create_bandit, load_bandit
+from superarm.live.events import Event, Kind
 from superarm.live.service import Limits, Settings
 from superarm.live.service.hub import Hub
 
+WITHOUT_SPEC: dict[str, Any] = {
+    "key": "created",
+    "kind": Kind.CREATED,
+    "time": 0.0,
+    "body": {},
+}
 NAMES = [f"menu{number}" for number in range(5)]
 
 
@@ -130,3 +138,25 @@ def test_nothing_of_an_evicted_bandit_stays_in_memory(storage: Storage) -> None:
     gc.collect()
     assert evicted() is None
     assert hub.count() == 1
+
+
+def test_a_damaged_bandit_does_not_keep_the_others_from_being_ready(
+    storage: Storage,
+) -> None:
+    for name in NAMES:
+        create_bandit(name, spec=menu_policy(), storage=storage)
+    storage.journal.create("", "damaged", Event(seq=1, **WITHOUT_SPEC))
+    with (
+        running_service(storage) as address,
+        httpx.Client(base_url=address, timeout=60.0) as http,
+    ):
+        end = monotonic() + 60.0
+        while http.get("/readyz").status_code != 200:
+            assert monotonic() < end
+            sleep(0.01)
+        assert in_memory(address) == 6
+        for name in NAMES:
+            answer = http.post(f"/v1/bandits/{name}/decisions", json={"arms": MENU})
+            assert answer.status_code == 201
+        damaged = http.post("/v1/bandits/damaged/decisions", json={"arms": MENU})
+        assert damaged.status_code == 500

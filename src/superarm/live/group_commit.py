@@ -100,6 +100,9 @@ class GroupCommit:
             if not group:
                 return
             self._store(group)
+            del (
+                group
+            )  # else bandits that nobody uses stay in memory until the next commit
 
     def _next_group(self) -> list[_Waiting]:
         """Wait for appends and take them; empty once everything is stored and the queue closed."""

@@ -129,8 +129,9 @@ class Hub:
 
     def _start(self) -> None:
         for row in self._newest():
-            # Whoever asks for a bandit that cannot be read is told why.
-            with suppress(SuperarmError):
+            # Whoever asks for a bandit that cannot be read gets the reason. Whatever it is, it must
+            # not keep the other bandits from being ready.
+            with suppress(Exception):
                 self.bandit(row.tenant, row.name).load()
         self.ready = True
 
