@@ -355,3 +355,16 @@ def test_a_file_of_zeros_is_refused(closed_file: bytes, tmp_path: Path) -> None:
     with pytest.raises(StateError, match="not a database"):
         Storage(f"sqlite:///{path}")
     assert path.read_bytes() == bytes(len(closed_file))
+
+
+def test_a_changed_reward_is_found_by_a_replay(
+    closed_file: bytes, tmp_path: Path
+) -> None:
+    """SQLite has no checksums of pages: a check cannot find it."""
+    path = tmp_path / "bandits.db"
+    assert closed_file.count(b"[1],[0.7]]") == 1
+    path.write_bytes(closed_file.replace(b"[1],[0.7]]", b"[1],[0.9]]"))
+    assert refusals(path) == []
+    with Storage(f"sqlite:///{path}") as storage:
+        bandit = load_bandit("menu", storage=storage)
+        assert not bandit.verify().same

@@ -14,6 +14,7 @@ from .journal_check import find_problems
 
 LAST_SEQ = "SELECT max(seq) FROM events WHERE bandit = ?"
 _PAGE = 1000  # events read at a time
+_KINDS = frozenset(Kind)
 
 
 class SQLJournal(ABC):
@@ -162,12 +163,17 @@ class SQLJournal(ABC):
 
     def _event(self, row: tuple[Any, ...]) -> Event:
         seq, key, kind, time, body = row
+        where = f"{self._where}: event {seq}"
+        if kind not in _KINDS:
+            raise StateError(
+                f"{where} has the unknown kind {kind!r}; upgrade superarm, or restore a backup"
+            )
         return Event(
             seq=seq,
             key=key,
             kind=Kind(kind),
             time=time,
-            body=decode_body(body, f"{self._where}: event {seq}"),
+            body=decode_body(body, where),
         )
 
     # --- blobs and snapshots ---------------------------------------------------------------
