@@ -18,7 +18,7 @@ import sys
 import time
 import tracemalloc
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -43,6 +43,7 @@ from .measure import Results, Row, row
 from .scale_plan import plans
 from .service import Connection, timed
 
+_TOGETHER = 10  # decisions that await rewards at a time
 POSTGRES = "SUPERARM_BENCH_POSTGRES"
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
@@ -54,6 +55,13 @@ class Make(NamedTuple):
     name_arms: bool
     """Whether the arms are named once; otherwise each ask has new ones."""
     arms: int
+
+
+class Played(NamedTuple):
+    """Processor time of one round, in seconds."""
+
+    ask: float
+    tell: float
 
 
 class _Bench:
@@ -79,7 +87,6 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
             _memory,
             _events,
             _loads,
-            _folds,
             _requests,
             _handover,
             _commits,  # last: it leaves bandits that no service can load
@@ -130,19 +137,24 @@ def _create(storage: Storage, name: str, kind: Make) -> Bandit:
     return bandit
 
 
-def _play(bandit: Bandit, kind: Make, rounds: int, rng: np.random.Generator) -> None:
-    """Ask and tell."""
-    for tell in _ask(bandit, kind, rounds, rng):
-        bandit.tell(tell.decision, tell.rewards)
+def _play(bandit: Bandit, kind: Make, rounds: int, rng: np.random.Generator) -> Played:
+    """Ask and tell, ten at a time, so that few decisions are pending; the processor time of both."""
+    asking = 0.0
+    telling = 0.0
+    for _ in range(rounds // _TOGETHER):
+        began = time.process_time()
+        tells = [_ask(bandit, kind, rng) for _ in range(_TOGETHER)]
+        asked = time.process_time()
+        bandit.tell_many(tells)
+        asking += asked - began
+        telling += time.process_time() - asked
+    return Played(asking / rounds, telling / rounds)
 
 
-def _ask(
-    bandit: Bandit, kind: Make, rounds: int, rng: np.random.Generator
-) -> Iterator[Tell]:
-    for _ in range(rounds):
-        arms = None if kind.name_arms else rng.random((kind.arms, 4))
-        answer = bandit.ask(arms)
-        yield Tell(decision=answer.id, rewards={answer.arms[0]: float(rng.normal())})
+def _ask(bandit: Bandit, kind: Make, rng: np.random.Generator) -> Tell:
+    arms = None if kind.name_arms else rng.random((kind.arms, 4))
+    answer = bandit.ask(arms)
+    return Tell(decision=answer.id, rewards={answer.arms[0]: float(rng.normal())})
 
 
 # --- bytes -----------------------------------------------------------------------------------
@@ -158,7 +170,7 @@ def _memory(bench: _Bench) -> None:
         loaded[name] = {}
         snapshots[name] = {}
         with bench.new_storage() as storage:
-            _played(storage, kind, 2)  # whatever is imported or compiled at first
+            _played(storage, kind, 10)  # whatever is imported or compiled at first
             _load(storage)
         for rounds in (10,) if bench.quick else (10, 100, 1000):
             key = str(rounds)
@@ -210,7 +222,7 @@ def _snapshot_bytes(storage: Storage) -> int:
 
 def _events(bench: _Bench) -> None:
     """Bytes on disk of one round: an ask and a tell, indices and arms included."""
-    rounds = 20 if bench.quick else 1000
+    rounds = 20 if bench.quick else 500
     sizes: dict[str, dict[str, float]] = {}
     for name, kind in KINDS.items():
         path = bench.folder / f"events {kind.arms} {kind.name_arms}.db"
@@ -260,22 +272,27 @@ def _postgres_bytes(kind: Make, rounds: int) -> dict[str, float]:
 
 
 def _loads(bench: _Bench) -> None:
-    """Seconds to load a bandit that is not in memory: from a snapshot, and from its events."""
-    facts: dict[str, dict[str, float]] = {}
+    """Seconds to load a bandit that is not in memory, and of asks and tells in the library."""
+    loads: dict[str, dict[str, float]] = {}
+    played: dict[str, dict[str, float]] = {}
     rounds = 20 if bench.quick else 1000
     for name, kind in KINDS.items():
         with bench.new_storage() as storage:
             bandit = _create(storage, "one", kind)
-            tells = list(_ask(bandit, kind, rounds, np.random.default_rng(3)))
-            bandit.tell_many(tells)
+            played[name] = _play(
+                bandit, kind, rounds, np.random.default_rng(3)
+            )._asdict()
+            began = time.process_time()
+            bandit.verify(decide=False)
+            from_events = time.process_time() - began
+            bandit.save_snapshot()
             del bandit
-            from_events = _load_seconds(storage, bench.repeats)
-            _load(storage).save_snapshot()
             from_snapshot = _load_seconds(storage, bench.repeats)
-        facts[name] = {"snapshot": from_snapshot, "events": from_events}
+        loads[name] = {"snapshot": from_snapshot, "events": from_events}
         case = f"load, {rounds} rounds, {name}"
         bench.rows.append(row(case, from_snapshot, "from events", from_events, None))
-    bench.facts[f"CPU seconds of a load, {rounds} rounds"] = facts
+    bench.facts[f"CPU seconds of a load, {rounds} rounds"] = loads
+    bench.facts[f"CPU seconds in the library, {rounds} rounds"] = played
 
 
 def _load_seconds(storage: Storage, repeats: int) -> float:
@@ -299,11 +316,10 @@ def _commits(bench: _Bench) -> None:
         urls["PostgreSQL"] = os.environ[POSTGRES]
     facts: dict[str, dict[str, dict[str, float]]] = {}
     for name, url in urls.items():
-        facts[name] = {}
         with Storage(url) as storage:
             writer = _Writer(storage, bandits=10 if bench.quick else 100)
-            for size in (1, 10, 100) if bench.quick else (1, 10, 100, 1000):
-                facts[name][str(size)] = writer.rates(size, bench.repeats)
+            turns = bench.repeats if bench.quick else 5 * bench.repeats
+            facts[name] = writer.rates((1, 10, 100, 1000), turns)
     bench.facts["events a second of a journal, by events in a commit"] = facts
 
 
@@ -324,19 +340,25 @@ class _Writer:
             row = self._journal.create("", f"c{stamp}-{number}", first)
             self._last_seqs[row.id] = 1
 
-    def rates(self, size: int, repeats: int) -> dict[str, float]:
-        """Events a second, by the clock and by the processor, at so many in a commit."""
-        walls = []
-        processor = []
-        for _ in range(max(repeats, 1000 // size // 10)):
-            appends = self._appends(size)
-            began_cpu = time.process_time()
-            walls.append(timed(lambda: self._journal.append(appends)))  # noqa: B023
-            processor.append(time.process_time() - began_cpu)
-        return {
-            "by the clock": size / statistics.median(walls),
-            "by the processor": size / statistics.fmean(processor),
-        }
+    def rates(self, sizes: Sequence[int], turns: int) -> dict[str, dict[str, float]]:
+        """Events a second, by the clock and by the processor, by events in a commit."""
+        walls: dict[int, list[float]] = {size: [] for size in sizes}
+        processor: dict[int, list[float]] = {size: [] for size in sizes}
+        for _ in range(turns):
+            for (
+                size
+            ) in sizes:  # in turn: whatever else the disk does falls on all of them
+                appends = self._appends(size)
+                began = time.process_time()
+                walls[size].append(timed(lambda: self._journal.append(appends)))  # noqa: B023
+                processor[size].append(time.process_time() - began)
+        rates = {}
+        for size in sizes:
+            rates[str(size)] = {
+                "by the clock": size / statistics.median(walls[size]),
+                "by the processor": size / statistics.median(processor[size]),
+            }
+        return rates
 
     def _appends(self, size: int) -> list[Append]:
         bandits = list(self._last_seqs)
@@ -352,64 +374,62 @@ class _Writer:
         return appends
 
 
-def _folds(bench: _Bench) -> None:
-    """Processor time of an ask and of a tell, in the library: decide, fold, encode and commit."""
-    rounds = 20 if bench.quick else 1000
-    facts: dict[str, dict[str, float]] = {}
-    for name, kind in KINDS.items():
-        with bench.new_storage() as storage:
-            bandit = _create(storage, "one", kind)
-            rng = np.random.default_rng(4)
-            began = time.process_time()
-            tells = list(_ask(bandit, kind, rounds, rng))
-            ask = (time.process_time() - began) / rounds
-            began = time.process_time()
-            bandit.tell_many(tells)
-            tell = (time.process_time() - began) / rounds
-            began = time.process_time()
-            replay = bandit.verify(decide=False)
-            fold = (time.process_time() - began) / replay.events
-        facts[name] = {"ask": ask, "tell": tell, "fold of an event": fold}
-    bench.facts[f"CPU seconds in the library, {rounds} rounds"] = facts
-
-
 def _requests(bench: _Bench) -> None:
     """Processor time of the service for an ask, a tell, and a tell in a batch of 100."""
     if not Path("/proc/self/stat").exists():
         bench.skipped.append("requests: only Linux shows the time of another process")
         return
-    rounds = 200 if bench.quick else 2000
-    kind = KINDS["10 fixed arms"]
+    turns = 2 if bench.quick else 10
     url = f"sqlite:///{bench.folder / 'requests.db'}"
     with Storage(url) as storage:
-        _create(storage, "one", kind)
+        _create(storage, "one", KINDS["10 fixed arms"])
+    seconds = {"ask": 0.0, "tell": 0.0, "tell in a batch": 0.0}
     with _served(url) as (process, address):
-        http = Connection(address)
-        bodies = []
-
-        def ask() -> None:
-            for _ in range(rounds):
-                answer = http.post("/v1/bandits/one/decisions", {})
-                rewards = {str(answer["arms"][0]): 0.5}
-                bodies.append({"decision": answer["id"], "rewards": rewards})
-
-        def tell() -> None:
-            for body in bodies[: rounds // 2]:
-                path = f"/v1/decisions/{body['decision']}/observations?bandit=one"
-                http.post(path, {"rewards": body["rewards"]})
-
-        def tell_batches() -> None:
-            for start in range(rounds // 2, rounds, 100):
-                lines = [json.dumps(body) for body in bodies[start : start + 100]]
-                http.lines("/v1/bandits/one/observations/batch", "\n".join(lines))
-
-        http.post("/v1/bandits/one/decisions", {})
-        facts = {
-            "ask": _process_seconds(process, ask) / rounds,
-            "tell": _process_seconds(process, tell) / (rounds // 2),
-            "tell in a batch": _process_seconds(process, tell_batches) / (rounds // 2),
-        }
+        client = _Client(Connection(address))
+        client.ask(10)
+        for _ in range(turns):
+            seconds["ask"] += _process_seconds(process, lambda: client.ask(100))
+            seconds["tell"] += _process_seconds(process, client.tell)
+            seconds["ask"] += _process_seconds(process, lambda: client.ask(100))
+            work = client.tell_in_a_batch
+            seconds["tell in a batch"] += _process_seconds(process, work)
+    facts = {
+        "ask": seconds["ask"] / (200 * turns),
+        "tell": seconds["tell"] / (100 * turns),
+        "tell in a batch": seconds["tell in a batch"] / (100 * turns),
+    }
     bench.facts["CPU seconds of the service, 10 fixed arms"] = facts
+
+
+class _Client:
+    """Asks, and tells the rewards of what it asked last.
+
+    Args:
+        http: A connection to the service.
+    """
+
+    def __init__(self, http: Connection) -> None:
+        self._http = http
+        self._tells: list[dict[str, Any]] = []
+
+    def ask(self, number: int) -> None:
+        """Ask one after another."""
+        self._tells = []
+        for _ in range(number):
+            answer = self._http.post("/v1/bandits/one/decisions", {})
+            rewards = {str(answer["arms"][0]): 0.5}
+            self._tells.append({"decision": answer["id"], "rewards": rewards})
+
+    def tell(self) -> None:
+        """Tell one after another."""
+        for tell in self._tells:
+            path = f"/v1/decisions/{tell['decision']}/observations?bandit=one"
+            self._http.post(path, {"rewards": tell["rewards"]})
+
+    def tell_in_a_batch(self) -> None:
+        """Tell all of them in one request."""
+        lines = "\n".join(json.dumps(tell) for tell in self._tells)
+        self._http.lines("/v1/bandits/one/observations/batch", lines)
 
 
 @contextmanager

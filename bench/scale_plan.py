@@ -71,7 +71,8 @@ def plan(facts: dict[str, Any], assumed: Assumptions) -> dict[str, Any]:
 
     processes = (serving_cores + loading_cores) / assumed.utilisation
     live_bandits = assumed.bandits * assumed.live_share
-    live_bytes = live_bandits * _largest(facts["bytes in memory, at work"][_KIND])
+    working_bytes = facts["bytes in memory, at work"][_KIND]
+    live_bytes = live_bandits * working_bytes.get("100", _largest(working_bytes))
     snapshot_bytes = _largest(facts["bytes of a snapshot"][_KIND])
     storages = {}
     for storage in ("SQLite", "PostgreSQL"):

@@ -269,5 +269,8 @@ def test_a_storage_that_cannot_be_created_is_an_error_with_advice(
     assert finished.returncode != 0
     assert "check disk space" in finished.stderr
     assert "Traceback" not in finished.stderr
-    with ServedProcess(url) as service:
-        wait_until_ready(httpx.Client(base_url=service.address))
+    with (
+        ServedProcess(url) as service,
+        httpx.Client(base_url=service.address, timeout=60.0) as http,
+    ):
+        wait_until_ready(http)
