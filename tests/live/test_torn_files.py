@@ -203,6 +203,21 @@ def test_a_log_with_a_damaged_header_is_refused(
     assert prove_flips(recording, tmp_path, places) == HEADER_BYTES
 
 
+def test_what_failed_commits_left_behind_is_no_damage(
+    recording: Recording, tmp_path: Path
+) -> None:
+    """Commits of decreasing length that the disk refused: each overwrote the first frames."""
+    sizes = recording.sizes
+    remnants = [
+        recording.log[sizes[place] + FRAME_BYTES : sizes[place + 1]]
+        for place in (11, 15, 19)
+    ]
+    assert all(len(remnant) >= FRAME_BYTES for remnant in remnants)
+    log = recording.log[: sizes[10]] + b"".join(remnants)
+    path = write_files(tmp_path / "copy", recording.database, log)
+    assert recovered_events(path) == recording.events[:11]
+
+
 def test_the_advice_leads_to_the_events_before_the_damage(
     recording: Recording, tmp_path: Path
 ) -> None:

@@ -1,9 +1,9 @@
 """Damage in the write-ahead log of SQLite that SQLite does not report.
 
 After a crash SQLite reads its log up to the first frame whose checksum is wrong, because a crash may tear
-the frames of the last commit. But if later commits follow the wrong frame, then it was on disk before:
-each commit waits for the disk. It was damaged afterwards, and SQLite would drop events that were
-acknowledged.
+the frames of the last commit. But each checksum continues that of the frame before. If a frame continues
+a commit, then this commit had succeeded: it was on disk, with all frames before it. One of these that is
+wrong was damaged afterwards, and SQLite would drop events that were acknowledged.
 
 The format: https://www.sqlite.org/fileformat2.html#the_write_ahead_log
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +28,8 @@ _WORD = 0xFFFFFFFF
 class _Frame(NamedTuple):
     start: int  # the byte of the file
     is_commit: bool
-    is_intact: bool  # as all frames before it
+    is_valid: bool  # as SQLite sees it: its checksum, and those of all frames before
+    continues: bool  # the frame before it, as that is now
 
 
 def check_log(database: Path) -> None:
@@ -42,13 +44,14 @@ def check_log(database: Path) -> None:
         page_bytes = _page_bytes(database)
     except OSError:  # after a clean end there is no log; SQLite states any other reason
         return
-    damaged = [frame for frame in _frames(content, page_bytes) if not frame.is_intact]
-    lost_commits = [frame for frame in damaged if frame.is_commit]
-    # One may be torn, because the process ended before the disk confirmed it.
-    if len(lost_commits) > 1:
-        start = damaged[0].start
+    dropped = [frame for frame in _frames(content, page_bytes) if not frame.is_valid]
+    lost_commits = 0
+    for frame, following in pairwise(dropped):
+        lost_commits += frame.is_commit and following.continues
+    if lost_commits:
+        start = dropped[0].start
         raise StateError(
-            f"{log} is damaged at byte {start} or before, and {len(lost_commits)} commits follow; restore "
+            f"{log} is damaged at byte {start} or before, and {lost_commits} or more commits follow; restore "
             f"a backup, or continue without them after `truncate --size={start} {log}`"
         )
 
@@ -62,27 +65,27 @@ def _page_bytes(database: Path) -> int:
 
 
 def _frames(content: bytes, page_bytes: int) -> Iterator[_Frame]:
-    """The frames of a log since it was started anew; older ones are in the database."""
+    """All frames of a log; those of before it was started anew have other salts."""
     frame_bytes = _FRAME_HEADER_BYTES + page_bytes
     last_start = len(content) - frame_bytes
     if page_bytes == 0 or last_start < _HEADER_BYTES:
         return
     header = struct.unpack_from(">IIIIIIII", content)
     order = ">" if header[0] == _BIG_ENDIAN_MAGIC else "<"
-    checksum = _checksum(content[:24], order, (0, 0))
-    is_intact = checksum == header[6:]
-    salts = content[16:24] if is_intact else content[40:48]  # else of the first frame
+    before = _checksum(content[:24], order, (0, 0))
+    is_valid = before == header[6:]
+    salts = content[16:24] if is_valid else content[40:48]  # else of the first frame
     for start in range(_HEADER_BYTES, last_start + 1, frame_bytes):
-        if content[start + 8 : start + 16] != salts:
-            is_intact = False
-            continue
-        if is_intact:
-            checksum = _checksum(content[start : start + 8], order, checksum)
-            page = content[start + _FRAME_HEADER_BYTES : start + frame_bytes]
-            checksum = _checksum(page, order, checksum)
-            is_intact = checksum == struct.unpack_from(">II", content, start + 16)
+        has_salts = content[start + 8 : start + 16] == salts
+        checksum = _checksum(content[start : start + 8], order, before)
+        page = content[start + _FRAME_HEADER_BYTES : start + frame_bytes]
+        checksum = _checksum(page, order, checksum)
+        before = struct.unpack_from(">II", content, start + 16)
+        continues = has_salts and checksum == before
+        is_valid = is_valid and continues
         _, pages_after_commit = struct.unpack_from(">II", content, start)
-        yield _Frame(start, pages_after_commit > 0, is_intact)
+        is_commit = has_salts and pages_after_commit > 0
+        yield _Frame(start, is_commit, is_valid, continues)
 
 
 def _checksum(data: bytes, order: str, before: tuple[int, int]) -> tuple[int, int]:
