@@ -18,7 +18,7 @@ import sys
 import time
 import tracemalloc
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -43,6 +43,7 @@ from .measure import Results, Row, row
 from .scale_plan import plans
 from .service import Connection, timed
 
+_PAGE_BYTES = 4096
 _TOGETHER = 10  # decisions that await rewards at a time
 POSTGRES = "SUPERARM_BENCH_POSTGRES"
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -90,6 +91,7 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
             _requests,
             _handover,
             _commits,  # last: it leaves bandits that no service can load
+            _pages,
             _lru,
             _owners,
         ):
@@ -323,22 +325,52 @@ def _commits(bench: _Bench) -> None:
     bench.facts["events a second of a journal, by events in a commit"] = facts
 
 
+def _pages(bench: _Bench) -> None:
+    """Pages of 4 kB that a commit of SQLite writes, by events: of 100 bandits in turn, and of one."""
+    facts: dict[str, dict[str, int]] = {}
+    for bandits in (1, 100):
+        by_size = {}
+        for size in (1, 10, 100, 1000):
+            path = bench.folder / f"pages {bandits} {size}.db"
+            with Storage(f"sqlite:///{path}") as storage:
+                writer = _Writer(storage, bandits)
+                writer.append(1000)  # so that the tables are larger than a page
+                last_seqs = writer.last_seqs
+            log = path.with_name(f"{path.name}-wal")
+            with Storage(f"sqlite:///{path}") as storage:
+                _Writer(storage, 0, last_seqs).append(size)
+                by_size[str(size)] = log.stat().st_size // _PAGE_BYTES
+        facts[str(bandits)] = by_size
+    bench.facts["pages of a commit of SQLite, by bandits and events"] = facts
+
+
 class _Writer:
     """Appends events of many bandits, as a group commit does.
 
     Args:
         storage: Where the events go.
-        bandits: How many bandits there are.
+        bandits: How many bandits to create.
+        last_seqs: The number of the last event of bandits that are there already.
     """
 
-    def __init__(self, storage: Storage, bandits: int) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        bandits: int,
+        last_seqs: Mapping[int, int] | None = None,
+    ) -> None:
         self._journal = storage.journal
-        self._last_seqs: dict[int, int] = {}
+        self.last_seqs = dict(last_seqs or {})
+        """The number of the last event, by bandit."""
         stamp = time.time_ns()
         first = Event(seq=1, key="created", kind=Kind.CREATED, time=0.0, body={})
         for number in range(bandits):
             row = self._journal.create("", f"c{stamp}-{number}", first)
-            self._last_seqs[row.id] = 1
+            self.last_seqs[row.id] = 1
+
+    def append(self, size: int) -> None:
+        """Store so many events in one commit."""
+        self._journal.append(self._appends(size))
 
     def rates(self, sizes: Sequence[int], turns: int) -> dict[str, dict[str, float]]:
         """Events a second, by the clock and by the processor, by events in a commit."""
@@ -361,12 +393,12 @@ class _Writer:
         return rates
 
     def _appends(self, size: int) -> list[Append]:
-        bandits = list(self._last_seqs)
+        bandits = list(self.last_seqs)
         appends = []
         for number in range(size):
             bandit = bandits[number % len(bandits)]
-            seq = self._last_seqs[bandit] + 1
-            self._last_seqs[bandit] = seq
+            seq = self.last_seqs[bandit] + 1
+            self.last_seqs[bandit] = seq
             body = {"decision": f"d{seq}", "feedback": "x" * 200}
             key = f"rewards/{seq}"
             event = Event(seq=seq, key=key, kind=Kind.OBSERVED, time=0.0, body=body)

@@ -95,6 +95,7 @@ def _requests(facts: dict[str, Any]) -> str:
 
 def _commits(facts: dict[str, Any]) -> str:
     rates = _by_prefix(facts, "events a second of a journal")
+    pages = facts["pages of a commit of SQLite, by bandits and events"]
     sizes = list(next(iter(rates.values())))
     lines = []
     for size in sizes:
@@ -103,10 +104,15 @@ def _commits(facts: dict[str, Any]) -> str:
             single = by_size["1"]["by the clock"]
             rate = by_size[size]["by the clock"]
             cells += [f"{_round(rate):,.0f}", f"{_round(rate / single):g}×"]
+        for by_size in pages.values():
+            cells.append(str(by_size[size]))
         lines.append((size, *cells))
     header = ["events in a commit"]
     for storage in rates:
         header += [f"{storage}, events/s", "over single"]
+    for bandits in pages:
+        noun = "bandit" if bandits == "1" else "bandits"
+        header.append(f"pages in SQLite, {bandits} {noun}")
     return _table(header, lines)
 
 
