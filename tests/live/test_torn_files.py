@@ -289,8 +289,8 @@ def copies_of_a_process(folder: Path, count: int) -> Iterator[tuple[Path, set[st
                 target.mkdir()
                 for name in ("bandits.db", "bandits.db-wal"):
                     shutil.copy(folder / name, target / name)
-                process.send_signal(signal.SIGCONT)
                 yield target / "bandits.db", set(acknowledged)
+                process.send_signal(signal.SIGCONT)
         finally:
             process.kill()
 
@@ -320,8 +320,8 @@ def test_a_copy_at_any_moment_has_everything_acknowledged(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_a_hundred_copies_have_everything_acknowledged(tmp_path: Path) -> None:
-    prove_copies(tmp_path, count=100)
+def test_fifty_copies_have_everything_acknowledged(tmp_path: Path) -> None:
+    prove_copies(tmp_path, count=50)
 
 
 # --- the database itself -----------------------------------------------------------------------
