@@ -143,17 +143,19 @@ def _plans(facts: dict[str, Any]) -> str:
             "bytes a second of evicted snapshots",
             _bytes,
         ),
+        ("disk a day", "bytes a day", _bytes),
+        ("events a second, a process", "events a second of a process", _count),
     ]
     rows = []
     for label, key, show in lines:
         rows.append((label, *(show(plan[key]) for plan in by_scenario.values())))
-    for storage in ("SQLite", "PostgreSQL"):
-        for label, key, show in (
-            (f"**shards** of {storage}, half loaded", "shards", _count),
-            (f"disk a day, {storage}", "bytes a day", _bytes),
-        ):
-            values = [plan["storages"][storage][key] for plan in by_scenario.values()]
-            rows.append((label, *(show(value) for value in values)))
+    for size in ("1", "10", "100"):
+        noun = "event" if size == "1" else "events"
+        counts = [
+            _count(plan["shards, by events in a commit"][size])
+            for plan in by_scenario.values()
+        ]
+        rows.append((f"**shards**, half loaded, {size} {noun} a commit", *counts))
     return _table(("", *by_scenario), rows)
 
 
