@@ -18,7 +18,7 @@ for _name in ("OPENBLAS", "OMP", "MKL", "BLIS", "VECLIB_MAXIMUM", "NUMEXPR", "NU
 
 SUITES = (
     "hand", "streaming", "finite", "network", "combinatorial", "drift", "movement", "threads", "startup",
-    "service",
+    "service", "scale",
 )  # fmt: skip
 
 

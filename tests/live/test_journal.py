@@ -149,12 +149,12 @@ def test_a_stale_bandit_does_not_fail_the_others(journal: SQLiteJournal) -> None
     sound = bandit_of(journal, "sound")
     gate: Any = Gate(journal)
     commits = GroupCommit(gate)
-    first = commits.submit(Append(sound, []))
+    first = commits.submit(Append(sound, [event(2)]))
     assert gate.entered.wait(60.0)
     futures = {
-        "sound": commits.submit(Append(sound, [event(2)])),
+        "sound": commits.submit(Append(sound, [event(3)])),
         "stale": commits.submit(Append(stale, [event(1)])),
-        "last": commits.submit(Append(sound, [event(3)])),
+        "last": commits.submit(Append(sound, [event(4)])),
     }
     gate.go_on.set()
     for future in (first, futures["sound"], futures["last"]):
@@ -166,7 +166,7 @@ def test_a_stale_bandit_does_not_fail_the_others(journal: SQLiteJournal) -> None
     commits.reset(stale)
     assert commits.submit(Append(stale, [event(2)])).result(60.0) is None
     commits.close()
-    assert [item.seq for item in journal.events(sound)] == [1, 2, 3]
+    assert [item.seq for item in journal.events(sound)] == [1, 2, 3, 4]
     assert [item.seq for item in journal.events(stale)] == [1, 2]
 
 

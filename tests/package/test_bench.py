@@ -190,6 +190,38 @@ def test_startup_reports_what_help_loads() -> None:
     assert report["skipped"] or report["facts"][loaded] == []
 
 
+@pytest.mark.slow
+def test_scale_measures_its_parts() -> None:
+    report = results("scale")
+    facts = report["facts"]
+    for sizes in facts["bytes in memory, at work"].values():
+        assert all(size > 1000 for size in sizes.values())
+    (hit_rates,) = (facts[name] for name in facts if name.startswith("hit rate of"))
+    for by_share in hit_rates.values():
+        for rate in by_share.values():
+            expected = rate["by Che's approximation"]
+            assert rate["simulated"] == pytest.approx(expected, abs=0.01)
+    assert report["skipped"] or "plan" in facts
+
+
+def test_the_page_on_scale_has_the_stored_numbers() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.scale_tables", "bench/results/scale.json"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    tables = done.stdout.strip().split("\n\n")
+    assert len(tables) == 7
+    for table in tables:
+        assert table in page
+
+
 @pytest.mark.parametrize(
     "suite",
     [

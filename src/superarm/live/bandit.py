@@ -543,3 +543,7 @@ class Bandit(Displayable, BanditVerbs):
     def save_snapshot(self) -> None:
         """Store what is learned so far, so that the next start is fast."""
         self._current.save_snapshot()
+
+    def needs_snapshot(self) -> bool:
+        """Whether events are in memory that no stored snapshot contains."""
+        return self._current.needs_snapshot()

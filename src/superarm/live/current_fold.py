@@ -40,6 +40,7 @@ class CurrentFold:
         self._is_shared = is_shared
         self._fold: Fold | None = None  # None: must be read from the journal
         self._snapshot_seq = 0  # the last event in a snapshot that was queued
+        self._saved_seq = 0  # the last event in a snapshot that is stored
 
     @contextmanager
     def locked(self) -> Iterator[Fold]:
@@ -56,6 +57,7 @@ class CurrentFold:
             self._journal.drain()  # what is queued belongs to what is learned
             self._fold = load_fold(self._journal)
             self._snapshot_seq = self._fold.seq
+            self._saved_seq = self._fold.restored_seq
         return self._fold
 
     def _is_behind(self, fold: Fold) -> bool:
@@ -144,8 +146,16 @@ class CurrentFold:
     def save_snapshot(self) -> None:
         """Store a snapshot, so that the next start is fast."""
         with self.locked() as fold:
+            seq = fold.seq
             durable = self._queue_snapshot(fold)
         durable.result()
+        with self.lock:
+            self._saved_seq = max(self._saved_seq, seq)
+
+    def needs_snapshot(self) -> bool:
+        """Whether events are in memory that no stored snapshot contains."""
+        with self.lock:
+            return self._fold is not None and self._fold.seq > self._saved_seq
 
     def _queue_snapshot(self, fold: Fold) -> Future[None]:
         durable = self._journal.save_snapshot(take_snapshot(fold))

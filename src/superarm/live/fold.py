@@ -54,6 +54,8 @@ class Fold:
         self.reader = EventReader(journal)
         self._has_own_spec = spec is not None
         self.seq = 0
+        self.restored_seq = 0
+        """The last event in the snapshot that this was restored from; 0 without one."""
         self.steps = 0
         """Rounds so far: decisions, and batches of history."""
         self.open: dict[str, OpenDecision] = {}

@@ -100,6 +100,8 @@ class GroupCommit:
             if not group:
                 return
             self._store(group)
+            # Otherwise bandits that nobody uses stay in memory until the next commit.
+            del group
 
     def _next_group(self) -> list[_QueuedAppend]:
         """Wait for appends and take them; empty once everything is stored and the queue closed."""
@@ -110,6 +112,11 @@ class GroupCommit:
             return [self._queue.popleft() for _ in range(count)]
 
     def _store(self, group: Sequence[_QueuedAppend]) -> None:
+        if not any(_has_content(queued.append) for queued in group):
+            # Barriers alone: what they wait for is durable, so a full disk is no obstacle.
+            for queued in group:
+                queued.durable.set_result(None)
+            return
         try:
             self._journal.append([queued.append for queued in group])
         except StaleOwnerError:
@@ -153,3 +160,8 @@ class GroupCommit:
                 self._queue.remove(queued)
         for queued in [*group, *still_queued]:
             queued.durable.set_exception(error)
+
+
+def _has_content(append: Append) -> bool:
+    """Whether there is anything to store."""
+    return bool(append.events) or bool(append.blobs) or append.snapshot is not None

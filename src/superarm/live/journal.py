@@ -33,7 +33,16 @@ SCHEMA = 2
 
 
 class StorageError(SuperarmError, OSError):
-    """The storage cannot be read or written at the moment; the message states the reason."""
+    """The storage cannot be read or written at the moment; the message states the reason.
+
+    Args:
+        message: What is wrong, where, and what to do.
+        public_reason: The reason in words that anybody may see: they name no file and no address.
+    """
+
+    def __init__(self, message: str, *, public_reason: str = "") -> None:
+        super().__init__(message)
+        self.public_reason = public_reason
 
 
 class StaleOwnerError(SuperarmError, RuntimeError):
@@ -217,6 +226,14 @@ class Journal(Protocol):
 
     def check(self) -> list[str]:
         """Look for damage; one sentence for each problem, none if all is well."""
+
+    def require_schema(self) -> None:
+        """Read the schema, which a later version may have changed since the storage was opened.
+
+        Raises:
+            StateError: It is later than this version's.
+            StorageError: The storage does not answer.
+        """
 
     def backup(self, path: str | Path) -> None:
         """Copy the journal to a file, as it is now.

@@ -201,8 +201,18 @@ def explained(where: str) -> Iterator[None]:
     except psycopg.Error as error:
         raise StorageError(
             f"{where} cannot be used at the moment: {_reason(error)}; check that PostgreSQL runs "
-            "and admits this user"
+            "and admits this user",
+            public_reason=_public_reason(error),
         ) from error
+
+
+def _public_reason(error: psycopg.Error) -> str:
+    """The reason without the names of machines and files, which PostgreSQL's words may contain."""
+    if isinstance(error, psycopg.errors.DiskFull):
+        return "its disk is full"
+    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+        return "it is read-only"
+    return ""
 
 
 def _reason(error: psycopg.Error) -> str:

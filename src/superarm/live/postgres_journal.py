@@ -58,6 +58,8 @@ class PostgresJournal(SQLJournal, Membership):
         upgrade: Whether to bring tables of an earlier version up to date; otherwise they are refused.
     """
 
+    _SCHEMA_QUERY = "SELECT version FROM superarm_schema"
+
     def __init__(self, url: str, *, upgrade: bool = False) -> None:
         parameters = parse_url(url)
         shown = without_password(url)

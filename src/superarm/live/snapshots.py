@@ -93,6 +93,7 @@ def _restore(fold: Fold, snapshot: Snapshot) -> None:
         ids = state.scalar("named")
         fold.named = Arms(ids=ids, features=state.array("named"))
     fold.seq = snapshot.seq
+    fold.restored_seq = snapshot.seq
     last_event = next(fold.journal.events(after=snapshot.seq - 1), None)
     if last_event is not None:
         fold.time = last_event.time

@@ -10,11 +10,12 @@ from superarm.core.errors import StateError
 
 from .codec import decode_body
 from .events import Event, Kind
-from .journal import BanditRow, Journal, Snapshot, TokenRow
+from .journal import SCHEMA, BanditRow, Journal, Snapshot, TokenRow, too_new
 from .journal_check import find_problems
 
 LAST_SEQ = "SELECT max(seq) FROM events WHERE bandit = ?"
 _PAGE = 1000  # events read at a time
+_KINDS = frozenset(Kind)
 
 
 class SQLJournal(Journal, ABC):
@@ -27,6 +28,9 @@ class SQLJournal(Journal, ABC):
         url: The URL of the storage, without a password.
         where: The storage, for error messages.
     """
+
+    _SCHEMA_QUERY: str
+    """Returns the schema of the tables."""
 
     def __init__(self, url: str, where: str) -> None:
         self._url = url
@@ -114,12 +118,17 @@ class SQLJournal(Journal, ABC):
 
     def _event(self, row: tuple[Any, ...]) -> Event:
         seq, key, kind, time, body = row
+        where = f"{self._where}: event {seq}"
+        if kind not in _KINDS:
+            raise StateError(
+                f"{where} has the unknown kind {kind!r}; upgrade superarm, or restore a backup"
+            )
         return Event(
             seq=seq,
             key=key,
             kind=Kind(kind),
             time=time,
-            body=decode_body(body, f"{self._where}: event {seq}"),
+            body=decode_body(body, where),
         )
 
     # --- blobs and snapshots ---------------------------------------------------------------
@@ -142,3 +151,9 @@ class SQLJournal(Journal, ABC):
 
     def check(self) -> list[str]:
         return find_problems(self._rows)
+
+    def require_schema(self) -> None:
+        """Refuse a storage that a later version has upgraded since it was opened."""
+        ((schema,),) = self._rows(self._SCHEMA_QUERY)
+        if schema > SCHEMA:
+            raise too_new(self._where, schema)

@@ -38,6 +38,7 @@ from .journal import (
     too_new,
 )
 from .sql_journal import LAST_SEQ, SQLJournal
+from .sqlite_log import check_log
 from .sqlite_schema import STEPS
 
 _APPLICATION = 0x5375416D  # "SuAm": marks a file as ours
@@ -51,13 +52,17 @@ class SQLiteJournal(SQLJournal):
         upgrade: Whether to bring a file of an earlier version up to date; otherwise it is refused.
     """
 
+    _SCHEMA_QUERY = "PRAGMA user_version"
+
     def __init__(self, path: str | Path, *, upgrade: bool = False) -> None:
         self.path = Path(path)
         self._writing = Lock()  # one thread uses a connection at a time
         self._reading = Lock()
         super().__init__(url=f"sqlite:///{path}", where=str(path))
-        self._owner = _own(Path(os.path.realpath(path)))  # also through a link
+        file = Path(os.path.realpath(path))  # also through a link
+        self._owner = _own(file)
         try:
+            check_log(file)
             self._writer = _connect(self.path, upgrade)
             self._reader = _connect_reader(self.path)
         except BaseException:
@@ -326,5 +331,6 @@ def _explained(path: Path) -> Iterator[None]:
                 f"{path} is damaged or not a database ({error}); restore a backup"
             ) from error
         raise StorageError(
-            f"{path} cannot be used at the moment: {error}; check disk space and permissions"
+            f"{path} cannot be used at the moment: {error}; check disk space and permissions",
+            public_reason=str(error),
         ) from error

@@ -11,6 +11,7 @@ from anyio.to_thread import current_default_thread_limiter, run_sync
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 
+from superarm.core.errors import StateError
 from superarm.live.storage import Storage
 
 from . import (
@@ -127,12 +128,17 @@ def _add_health(app: FastAPI) -> None:
         if not service.hub.ready:
             raise _not_ready("still replaying the journals; retry soon")
         with move_on_after(_READY_SECONDS):
-            await run_sync(
-                service.storage.journal.newest,  # raises if the storage does not answer
-                1,
-                limiter=service.health_threads,
-                abandon_on_cancel=True,
-            )
+            try:
+                await run_sync(
+                    service.storage.journal.require_schema,  # StorageError is 503 by itself
+                    limiter=service.health_threads,
+                    abandon_on_cancel=True,
+                )
+            except StateError as error:
+                # Another process may serve a storage that is too new for this one.
+                raise _not_ready(
+                    "a later version of superarm has upgraded the storage; upgrade this service, too"
+                ) from error
             return bodies.Health(status="ok")
         raise _not_ready("the storage does not answer; retry soon")
 

@@ -147,8 +147,9 @@ class Hub:
 
     def _start(self) -> None:
         for row in self._newest():
-            # Whoever asks for a bandit that cannot be read is told why.
-            with suppress(SuperarmError):
+            # Whoever asks for a bandit that cannot be read gets the reason. Whatever it is, it must
+            # not keep the other bandits from being ready.
+            with suppress(Exception):
                 self.bandit(row.tenant, row.name).load()
         self.ready = True
 
@@ -164,4 +165,5 @@ class Hub:
 def _snapshot(bandit: Bandit) -> None:
     # A snapshot only saves time: the events contain all of it.
     with suppress(SuperarmError):
-        bandit.save_snapshot()
+        if bandit.needs_snapshot():
+            bandit.save_snapshot()

@@ -41,11 +41,8 @@ _STATUSES: tuple[tuple[type[SuperarmError], HTTPStatus], ...] = (
 )
 
 
-# Their texts may name files, URLs and addresses, which are the operator's business alone.
-_PRIVATE_DETAILS: tuple[tuple[type[SuperarmError], str], ...] = (
-    (StorageError, "the storage cannot be read or written at the moment; retry soon"),
-    (StaleOwnerError, "another process changes this bandit; retry soon"),
-)
+_NO_STORAGE = "the storage cannot be read or written at the moment"
+_OTHER_OWNER = "another process changes this bandit; retry soon"
 _INTERNAL_ERROR = "internal error; see the service's log"
 
 
@@ -121,10 +118,14 @@ def detail_of(error: SuperarmError) -> str:
     Args:
         error: The error.
     """
-    for kind, detail in _PRIVATE_DETAILS:
-        if isinstance(error, kind):
-            _log.warning("%s", error)
-            return detail
+    # Their texts may name files, URLs and addresses, which are the operator's business alone.
+    if isinstance(error, StorageError):
+        _log.warning("%s", error)
+        reason = f": {error.public_reason}" if error.public_reason else ""
+        return f"{_NO_STORAGE}{reason}; retry soon"
+    if isinstance(error, StaleOwnerError):
+        _log.warning("%s", error)
+        return _OTHER_OWNER
     if status_of(error) is HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.error("%s", error)
         return _INTERNAL_ERROR
