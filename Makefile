@@ -5,7 +5,8 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 export OPENBLAS_NUM_THREADS = 1
 # Neighbouring tests share fixtures, so each worker begins with a stretch of its own.
-WORKERS = -n auto --dist worksteal
+# Some tests wait for a disk or another process, so there is one worker more than cores.
+WORKERS = -n $$($(BIN)/python -c "import os; print(os.cpu_count() + 1)") --dist worksteal
 # Tests start hundreds of processes: without bytecode each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 

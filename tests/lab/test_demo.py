@@ -409,13 +409,14 @@ def test_savings_require_a_baseline() -> None:
 # --- in a real terminal --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize(
     "width",
     [
+        60,
         80,
-        pytest.param(60, marks=pytest.mark.slow),
-        pytest.param(120, marks=pytest.mark.slow),
+        120,
     ],
 )
 def test_in_a_real_terminal(width: int, tmp_path: Path) -> None:

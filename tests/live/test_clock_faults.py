@@ -91,6 +91,7 @@ def jump_repeatedly(
     clients.wait_for_acknowledgements(2 * count)
 
 
+@pytest.mark.slow
 def test_a_service_outlives_jumps_of_the_clock(
     storage: Storage, machine_clock: Clock
 ) -> None:

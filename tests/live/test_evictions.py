@@ -62,6 +62,7 @@ def snapshot_of(storage: Storage, name: str) -> Any:
     return storage.journal.snapshot(row.id)
 
 
+@pytest.mark.slow
 def test_an_evicted_bandit_answers_as_one_that_never_was(
     address: str, tmp_path: Path
 ) -> None:
@@ -87,6 +88,7 @@ def test_an_evicted_bandit_answers_as_one_that_never_was(
             assert in_memory(address) <= 2
 
 
+@pytest.mark.slow
 def test_many_clients_of_evicted_bandits_lose_nothing(
     address: str, storage: Storage
 ) -> None:

@@ -85,6 +85,7 @@ def test_the_pages_client(address: str, namespace: dict[str, Any]) -> None:
     assert remote.decision("tuesday").status == "partial"
 
 
+@pytest.mark.slow
 def test_the_pages_challenger_here_and_at_the_service(
     address: str, namespace: dict[str, Any]
 ) -> None:

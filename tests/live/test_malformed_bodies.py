@@ -136,6 +136,7 @@ def check_answer(answer: httpx.Response, sent: str) -> None:
             assert json.loads(line)["status"] < 500, f"{sent}: {line[:500]}"
 
 
+@pytest.mark.slow
 def test_malformed_bodies_are_refused_without_a_trace(url: str) -> None:
     with Storage(url) as storage:
         assert send_malformed(storage, 100) > 50
@@ -151,6 +152,7 @@ def test_ten_thousand_malformed_bodies(url: str) -> None:
 IDS = ("%00", "a%00b", "%ED%A0%80", "%FF", "%F0%9F%8D%B5", "x" * 3000, "%2e%2e", "%0a")
 
 
+@pytest.mark.slow
 def test_hostile_ids_are_unknown(url: str) -> None:
     with (
         Storage(url) as storage,

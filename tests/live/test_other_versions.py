@@ -33,6 +33,7 @@ def menu_url(url: str) -> str:
     return url
 
 
+@pytest.mark.slow
 def test_a_service_refuses_to_start_on_a_later_schema(menu_url: str) -> None:
     set_schema(menu_url, SCHEMA + 1)
     try:

@@ -122,6 +122,7 @@ def prove_service(storage: Storage, fault: Fault, reason: str, times: int) -> No
         check_journal(again, clients.acknowledged)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "reason"), FAULTS)
 def test_a_service_outlives_the_fault(
     storage: Storage, fault: Fault, reason: str
@@ -138,6 +139,7 @@ def test_a_service_outlives_twenty_faults(
     prove_service(storage, fault, reason, times=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "reason"), FAULTS)
 def test_every_write_is_503_and_every_read_is_answered(
     storage: Storage, fault: Fault, reason: str
@@ -237,6 +239,7 @@ needs_prlimit = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_prlimit
 def test_a_log_that_cannot_grow_loses_nothing(tmp_path: Path) -> None:
     prove_limited_files(tmp_path / "bandits.db", [0, 10_000])
@@ -249,6 +252,7 @@ def test_a_log_that_cannot_grow_twenty_times_loses_nothing(tmp_path: Path) -> No
     prove_limited_files(tmp_path / "bandits.db", range(0, 50_000, 2_500))
 
 
+@pytest.mark.slow
 def test_a_storage_that_cannot_be_created_is_an_error_with_advice(
     tmp_path: Path,
 ) -> None:

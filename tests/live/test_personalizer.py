@@ -363,6 +363,7 @@ def earned(number: int, action: str) -> float:
     return float(action == best)
 
 
+@pytest.mark.slow
 def test_an_apprentice_follows_and_then_acts(storage: Storage) -> None:
     with running_service(storage) as url, http_client(url) as http:
         spec = personalizer_spec(apprentice=True)

@@ -262,6 +262,7 @@ def test_owners_that_are_killed_lose_nothing(
         )
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_reach_the_owner_answers_itself(
     postgres_url: str,
 ) -> None:

@@ -172,6 +172,7 @@ def check_journal(storage: Storage, tenant: Tenant, other: Tenant, rounds: int) 
     assert bandit.verify().same
 
 
+@pytest.mark.slow
 def test_tenants_see_nothing_of_each_other(url: str) -> None:
     with Storage(url) as storage:
         assert hammer(storage, rounds=6) == 6 * 17

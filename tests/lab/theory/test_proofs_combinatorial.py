@@ -228,6 +228,7 @@ def test_equations_7_to_9_on_draws(draws: Sequence[Draw]) -> None:
     assert failed.any()  # so that it is no empty statement here
 
 
+@pytest.mark.slow
 def test_theorem_1_on_draws(draws: Sequence[Draw]) -> None:
     exceeded = sum(sample.regret > sample.bound for sample in draws)
     assert failure_tails(exceeded, len(draws), DELTA).word() == "holds"

@@ -458,6 +458,7 @@ def hamlet() -> Places:
     return Places(bent(generate_city(edges=200, seed=2)).line_graph())
 
 
+@pytest.mark.slow
 def test_lines_and_areas_match_slow_loops(
     hamlet: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:

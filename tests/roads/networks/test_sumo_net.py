@@ -600,6 +600,7 @@ def test_the_real_networks_agree_with_their_tables(name, file):
     assert np.median(near) < 10.0
 
 
+@pytest.mark.slow
 def test_the_networks_that_come_with_sumo_agree_with_sumolib():
     sumo = pytest.importorskip("sumo", reason="sumo is not installed")
     sumolib = pytest.importorskip("sumolib", reason="sumolib is not installed")
