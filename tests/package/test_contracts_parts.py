@@ -63,19 +63,26 @@ NEEDED = {"numba": "numba", "scikit-learn": "sklearn"}
 """Modules by a word in the names of the parts that need them."""
 
 
+LONG = {"separate roads"}
+"""Parts that take long, and whose parts are tried by themselves."""
+
+
 def named(parts: Iterable[str]) -> list[Any]:
     """The parts as parameters; those whose package is missing are skipped."""
 
-    def missing(name: str) -> list[pytest.MarkDecorator]:
-        return [
+    def marks_of(name: str) -> list[pytest.MarkDecorator]:
+        marks = [
             pytest.mark.skipif(
                 find_spec(module) is None, reason=f"{word} is not installed"
             )
             for word, module in NEEDED.items()
             if word in name
         ]
+        if name in LONG:
+            marks.append(pytest.mark.thorough)
+        return marks
 
-    return [pytest.param(name, marks=missing(name)) for name in parts]
+    return [pytest.param(name, marks=marks_of(name)) for name in parts]
 
 
 def foreign_kernel() -> Any:
@@ -203,11 +210,13 @@ def test_every_registered_posterior_is_here() -> None:
 
 
 class TestPosteriors(PosteriorContract):
+    draws = 1000  # what is allowed grows as fewer are drawn
+
     @pytest.fixture(autouse=True, params=named(POSTERIORS))
     def _part(self, request: pytest.FixtureRequest) -> None:
         self.name: str = request.param
         if "roads" in self.name:
-            self.draws = 500  # of 4 ms each; what is allowed grows as fewer are drawn
+            self.draws = 500  # of 4 ms each
 
     def make_posterior(self) -> Posterior:
         posterior: Posterior = POSTERIORS[self.name]()
@@ -227,6 +236,8 @@ class TestPosteriors(PosteriorContract):
 
 
 class TestBeliefs(BeliefContract):
+    draws = 1000
+
     @pytest.fixture(autouse=True, params=named(POSTERIORS))
     def _part(self, request: pytest.FixtureRequest) -> None:
         self.name: str = request.param

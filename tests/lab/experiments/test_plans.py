@@ -320,6 +320,7 @@ def test_names_cannot_leave_the_directory(tmp_path: Path) -> None:
 MIXED = ["landscape", "navigation"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "order", [MIXED, pytest.param(MIXED[::-1], marks=pytest.mark.slow)]
 )
