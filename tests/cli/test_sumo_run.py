@@ -12,6 +12,8 @@ import pytest
 from superarm.roads.networks import generate_city, suggest_trip
 from superarm.roads.networks.netconvert import write_sumo
 
+pytestmark = pytest.mark.slow  # make test does not install SUMO
+
 pytest.importorskip("libsumo", reason="libsumo is not installed")
 pytest.importorskip("sumo", reason="sumo is not installed")
 

@@ -44,7 +44,15 @@ def shared_url(cluster: Cluster) -> str:
     return shared
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.hookimpl(tryfirst=True)  # before they are selected by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests of PostgreSQL slow, which make test does not install."""
+    for item in items:
+        if "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest) -> str:
     """The URL of an empty storage."""
     if request.param == "sqlite":

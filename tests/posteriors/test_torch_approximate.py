@@ -21,6 +21,8 @@ from superarm.core import Floats
 from superarm.core.errors import InputError
 from superarm.posteriors import SparseVariational, StreamingGP, TorchPosterior
 
+pytestmark = pytest.mark.thorough  # make test does not install torch
+
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 gpytorch: Any = pytest.importorskip("gpytorch", reason="gpytorch is not installed")
 

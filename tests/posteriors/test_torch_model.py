@@ -34,6 +34,8 @@ from superarm.posteriors import StreamingGP, TorchPosterior
 from superarm.rules import UCB, Fixed, Thompson
 from superarm.testing import BeliefContract, PosteriorContract
 
+pytestmark = pytest.mark.thorough  # make test does not install torch
+
 torch: Any = pytest.importorskip("torch", reason="torch is not installed")
 gpytorch: Any = pytest.importorskip("gpytorch", reason="gpytorch is not installed")
 

@@ -14,6 +14,8 @@ from superarm.lab.experiments.statements import RecordedRun, bayesian, judge_sta
 from superarm.lab.experiments.theorems import regret_bounds
 from superarm.lab.simulation import Run
 
+pytestmark = pytest.mark.slow  # every statement of a paper needs runs
+
 CITY: dict[str, Any] = {"name": "navigation", "network": "city", "edges": 200}
 POLICIES: dict[str, Any] = {
     "gp-ucb": {"policy": "route-ucb"},

@@ -34,6 +34,8 @@ from superarm.rewards import Sum
 from superarm.rules import OclokUCB
 from superarm.rules.information import arriving_information_gain
 
+pytestmark = pytest.mark.slow  # every statement of a paper needs runs
+
 OPTIONS: dict[str, Any] = {"arrivals": 8, "pool": 60, "lengthscale": 1.0, "k": 2}
 PROBLEM = {"name": "codependency", **OPTIONS}
 FILM_OPTIONS: dict[str, Any] = {

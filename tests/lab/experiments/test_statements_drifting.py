@@ -36,6 +36,8 @@ from superarm.lab.theory import (
 from superarm.policies.drift import block_length
 from superarm.rules import SrinivasFinite
 
+pytestmark = pytest.mark.slow  # every statement of a paper needs runs
+
 ROUNDS = 12
 DRIFT: dict[str, Any] = {"name": "drifting-function", "side": 5}
 SWEEP = {"epsilon": [0.001, 0.1]}

@@ -28,6 +28,8 @@ from superarm.lab.results.formats import bound_text
 from superarm.lab.simulation import Run
 from superarm.rules import information
 
+pytestmark = pytest.mark.slow  # every statement of a paper needs runs
+
 THEORY = {"name": "rkhs-function", "arms": 15, "regularisation": "theory"}
 CERTIFIED = {"igp-ucb": {"gain": "greedy"}, "gp-ts": {"gain": "greedy"}}
 

@@ -24,6 +24,8 @@ from superarm.lab.simulation import Run, simulate
 from superarm.movement.carrying import start_of
 from superarm.policies import TreeIndexPolicy
 
+pytestmark = pytest.mark.slow  # every statement of a paper needs runs
+
 POLICIES: dict[str, Any] = {
     "gp-md": {},
     "gp-md-warm": {"policy": "gp-md", "first_episode": "step"},

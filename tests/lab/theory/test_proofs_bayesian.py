@@ -32,6 +32,8 @@ from superarm.lab.theory import (
 )
 from superarm.rules.information import information_gain
 
+pytestmark = pytest.mark.slow  # proofs of the papers, step by step
+
 ROUNDING = 1.0 + 1e-9
 ERRORS = 5.0  # standard errors that a mean of draws may be off
 DRAWS = 4000

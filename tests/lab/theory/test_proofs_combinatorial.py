@@ -32,6 +32,8 @@ from superarm.rules.information import (
     information_gain,
 )
 
+pytestmark = pytest.mark.slow  # proofs of the papers, step by step
+
 KERNEL = SquaredExponential(lengthscale=0.5)
 ROUNDING = 1e-10
 

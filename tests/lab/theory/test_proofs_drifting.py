@@ -18,6 +18,8 @@ from superarm.kernels import SquaredExponential
 from superarm.lab.theory import mismatch_bounds
 from superarm.rules import ResettingGPUCB, TimeVaryingGPUCB
 
+pytestmark = pytest.mark.slow  # proofs of the papers, step by step
+
 ROUNDING = 1e-9
 CASES = range(40)
 

@@ -22,6 +22,8 @@ from superarm.lab import theory
 from superarm.posteriors import FiniteGP
 from superarm.rules import ImprovedGPUCB, KernelUCB, ThompsonScale, information
 
+pytestmark = pytest.mark.slow  # proofs of the papers, step by step
+
 KERNEL = SquaredExponential(lengthscale=0.3)
 P = theory.ANTI_CONCENTRATION
 ROUNDING = 1e-9

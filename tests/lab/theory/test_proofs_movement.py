@@ -37,6 +37,8 @@ from superarm.movement import (
 )
 from superarm.posteriors import StreamingGP
 
+pytestmark = pytest.mark.slow  # proofs of the papers, step by step
+
 
 def one_arm(count: float) -> float:
     """γ_t of one arm with k = λ = 1: every observation is of it."""

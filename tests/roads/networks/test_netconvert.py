@@ -9,6 +9,8 @@ from superarm.roads.networks.netconvert import write_sumo
 from superarm.roads.networks.road import VEHICLE_CLASSES
 from superarm.roads.networks.sumo_net import read_sumo
 
+pytestmark = pytest.mark.slow  # make test does not install SUMO
+
 
 def crossroads():
     """A town with everything that a converter likes to change: dead ends without U-turn, bans."""

@@ -23,6 +23,8 @@ from superarm.roads.problems import road_loading
 from superarm.roads.problems.sumo import SumoNavigation
 from superarm.testing import ProblemContract
 
+pytestmark = pytest.mark.slow  # make test does not install SUMO
+
 libsumo = pytest.importorskip("libsumo", reason="libsumo is not installed")
 sumo = pytest.importorskip("sumo", reason="sumo is not installed")
 

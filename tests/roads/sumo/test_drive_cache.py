@@ -14,6 +14,8 @@ from superarm.roads.networks import read_sumo
 from superarm.roads.sumo import Driver, Traffic
 from superarm.roads.sumo.plain_network import plain_text
 
+pytestmark = pytest.mark.slow  # make test does not install SUMO
+
 libsumo = pytest.importorskip("libsumo", reason="libsumo is not installed")
 sumo = pytest.importorskip("sumo", reason="sumo is not installed")
 

@@ -27,6 +27,8 @@ from superarm.roads.sumo import Drive, Driver
 from superarm.roads.sumo.isolation import can_copy, in_a_copy
 from superarm.roads.sumo.traffic import Departures, Traffic
 
+pytestmark = pytest.mark.slow  # make test does not install SUMO
+
 libsumo = pytest.importorskip("libsumo", reason="libsumo is not installed")
 pytest.importorskip("sumo", reason="sumo is not installed")
 

@@ -19,6 +19,8 @@ from superarm.roads.sumo.edge_times import passing
 from superarm.roads.sumo.plain_network import plain_text
 from superarm.roads.sumo.traffic import Traffic
 
+pytestmark = pytest.mark.slow  # make test does not install SUMO
+
 libsumo = pytest.importorskip("libsumo", reason="libsumo is not installed")
 sumo = pytest.importorskip("sumo", reason="sumo is not installed")
 
