@@ -194,7 +194,7 @@ def test_run_is_audited_and_reports_the_fit(tmp_path: Path) -> None:
     write_report(run, [], tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "Did the forecasts hold?" in page
-    assert "first choices in 95 %" in page
+    assert "first choices in 95\N{NO-BREAK SPACE}%" in page
     section = page.partition("Did the forecasts hold?")[2].partition("<h2")[0]
     assert not any(word in section for word in ("trip", "noise", "Truths"))
 
