@@ -130,7 +130,7 @@ class Bandit(Displayable, BanditVerbs):
         decision = fold.decide(offer)
         key = decided_key(ask.decision_id)
         body = decided_body(ask, fold, offer, decision)
-        event = fold.next_event(Kind.DECIDED, key, body)
+        event = fold.next_event(Kind.DECIDED, body, key)
         durable = self._current.record(fold, event, ask.arms)
         record = DecisionRecord(ask.decision_id, offer, decision, event.time)
         return record, durable
@@ -204,7 +204,7 @@ class Bandit(Displayable, BanditVerbs):
             if earlier is not None:
                 check_same(earlier, body, f"rewards of decision {tell.decision!r}")
                 return self._no_change()
-            event = fold.next_event(Kind.OBSERVED, key, body)
+            event = fold.next_event(Kind.OBSERVED, body, key)
             return Receipt(True, self._current.record(fold, event))
 
     @retry_if_stale
@@ -234,7 +234,7 @@ class Bandit(Displayable, BanditVerbs):
                 receipt = self._no_change()
             else:
                 body = {**request, "step": offer.step}
-                event = fold.next_event(Kind.HISTORY, key, body)
+                event = fold.next_event(Kind.HISTORY, body, key)
                 receipt = Receipt(True, self._current.record(fold, event, offered))
         return receipt.wait()
 
@@ -258,7 +258,7 @@ class Bandit(Displayable, BanditVerbs):
 
     def _record_abandoned(self, fold: Fold, decision_id: str) -> Future[None]:
         key = abandoned_key(decision_id)
-        event = fold.next_event(Kind.ABANDONED, key, {"decision": decision_id})
+        event = fold.next_event(Kind.ABANDONED, {"decision": decision_id}, key)
         return self._current.record(fold, event)
 
     @retry_if_stale
@@ -270,7 +270,7 @@ class Bandit(Displayable, BanditVerbs):
             if open_decision is not None and open_decision.deferred:
                 key = activated_key(decision_id)
                 body = {"decision": decision_id}
-                event = fold.next_event(Kind.ACTIVATED, key, body)
+                event = fold.next_event(Kind.ACTIVATED, body, key)
                 receipt = Receipt(True, self._current.record(fold, event))
             else:
                 receipt = self._no_change()
@@ -282,7 +282,7 @@ class Bandit(Displayable, BanditVerbs):
     def name_arms(self, arms: Any) -> None:
         with self._current.locked() as fold:
             named = self._encode_offered(fold, arms)
-            event = fold.numbered_event(Kind.NAMED, {"arms": named.hash})
+            event = fold.next_event(Kind.NAMED, {"arms": named.hash})
             durable = self._current.record(fold, event, named)
         durable.result()
 
@@ -308,7 +308,7 @@ class Bandit(Displayable, BanditVerbs):
     ) -> None:
         with self._current.locked() as fold:
             self._journal.flush()  # the new policy learns from durable events
-            event = fold.numbered_event(kind, body, key)
+            event = fold.next_event(kind, body, key)
             try:
                 durable = self._current.record(fold, event)
             except BaseException:
@@ -335,7 +335,7 @@ class Bandit(Displayable, BanditVerbs):
                 check_same(request.earlier, body, f"challenger {request_id!r}")
                 durable = self._journal.barrier()
             else:
-                event = fold.numbered_event(Kind.CHALLENGED, body, request.key)
+                event = fold.next_event(Kind.CHALLENGED, body, request.key)
                 durable = self._current.record(fold, event)
         durable.result()
 
