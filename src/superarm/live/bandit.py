@@ -105,15 +105,19 @@ class Bandit(Displayable, BanditVerbs):
         decision_id: str | None = None,
         deferred: bool = False,
     ) -> Answer:
-        number = as_id_or_new(decision_id)
+        decision_id = as_id_or_new(decision_id)
         with self._current.locked() as fold:
-            earlier = self._current.find_event(fold, decided_key(number))
+            earlier = self._current.find_event(fold, decided_key(decision_id))
             offered = self._encode_offered(fold, arms, earlier)
             ask = Ask.of(
-                number, offered, structure=structure, time=time, deferred=deferred
+                decision_id,
+                offered,
+                structure=structure,
+                time=time,
+                deferred=deferred,
             )
             if earlier is not None:
-                check_same(earlier, ask.request, f"decision {number!r}")
+                check_same(earlier, ask.request, f"decision {decision_id!r}")
                 record = fold.reader.decision(earlier)
                 durable = self._journal.barrier()
             else:
@@ -217,9 +221,9 @@ class Bandit(Displayable, BanditVerbs):
         time: float | None = None,
         observation_id: str | None = None,
     ) -> bool:
-        number = as_id_or_new(observation_id)
+        observation_id = as_id_or_new(observation_id)
         with self._current.locked() as fold:
-            key = history_key(number)
+            key = history_key(observation_id)
             earlier = self._current.find_event(fold, key)
             offered = self._encode_offered(fold, arms, earlier)
             offer = Offer(step=fold.steps + 1, arms=offered.arms, time=time)
@@ -230,7 +234,7 @@ class Bandit(Displayable, BanditVerbs):
                 "feedback": to_json(feedback),
             }
             if earlier is not None:
-                check_same(earlier, request, f"observation {number!r}")
+                check_same(earlier, request, f"observation {observation_id!r}")
                 receipt = self._no_change()
             else:
                 body = {**request, "step": offer.step}
