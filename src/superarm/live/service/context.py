@@ -39,20 +39,20 @@ class Service:
     """
 
     def __init__(self, storage: Storage, settings: Settings) -> None:
-        needs_token = not settings.is_loopback or bool(storage.journal.tokens())
-        if needs_token and not storage.journal.tokens():
+        journal = storage.journal
+        has_tokens = bool(journal.tokens())
+        if not settings.is_loopback and not has_tokens:
             raise InputError(
                 f"{settings.host} can be reached from other machines, so the service needs tokens; create "
-                f"one with `superarm token create NAME --storage {storage.journal.url}`, or listen on 127.0.0.1"
+                f"one with `superarm token create NAME --storage {journal.url}`, or listen on 127.0.0.1"
             )
         limits = settings.limits
         rate = limits.requests_per_second
         self.storage = storage
         self.limits = limits
-        self.gate = Gate(storage.journal, needs_token)
+        self.gate = Gate(journal, needs_token=has_tokens)
         self.rates = None if rate is None else RateLimit(rate)
         self.hub = Hub(storage, limits)
-        journal = storage.journal
         self.owners = None
         if isinstance(journal, Membership):
             self.owners = Owners(journal, settings.own_address)

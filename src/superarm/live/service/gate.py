@@ -23,10 +23,10 @@ class Gate:
 
     Args:
         journal: Where the tokens are.
-        needs_token: Whether a request without a token is refused even if there are no tokens.
+        needs_token: Whether a request without a token is refused. It always is once there are tokens.
     """
 
-    def __init__(self, journal: Journal, needs_token: bool) -> None:
+    def __init__(self, journal: Journal, *, needs_token: bool) -> None:
         self._journal = journal
         self._needs_token = needs_token
         self._lock = Lock()
