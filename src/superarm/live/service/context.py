@@ -16,11 +16,12 @@ from superarm.live.journal import Membership
 from superarm.live.storage import Storage
 
 from .description import bearer
-from .gate import SUBSCRIPTION_KEY, Gate, RateLimit
+from .gate import SUBSCRIPTION_KEY, Gate
 from .hub import Hub
 from .metrics import Metrics
 from .owners import Owners
 from .problems import Refusal
+from .rate_limit import RateLimit
 from .settings import Settings
 from .stream_slots import StreamSlots
 from .turns import Turns
