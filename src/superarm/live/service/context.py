@@ -11,7 +11,8 @@ from anyio.to_thread import run_sync
 from fastapi import Depends, Header, Request
 
 from superarm.core.errors import InputError, StateError
-from superarm.live.access import Caller
+from superarm.live.access import Caller, TokenScope
+from superarm.live.ids import LONGEST_ID
 from superarm.live.journal import Membership
 from superarm.live.storage import Storage
 
@@ -130,7 +131,7 @@ async def identify(
 AnyCaller = Annotated[Caller, Depends(identify)]
 
 
-def require_scope(caller: Caller, *scopes: str) -> None:
+def require_scope(caller: Caller, *scopes: TokenScope) -> None:
     """Refuse a caller whose token allows none of some scopes.
 
     Args:
@@ -142,7 +143,7 @@ def require_scope(caller: Caller, *scopes: str) -> None:
         raise Refusal(HTTPStatus.FORBIDDEN, f"this token does not allow {allowed}")
 
 
-def needs(scope: str) -> Callable[..., AsyncIterator[Caller]]:
+def needs(scope: TokenScope) -> Callable[..., AsyncIterator[Caller]]:
     """A dependency that admits callers with a scope, when it is their turn.
 
     Args:
@@ -188,7 +189,9 @@ Teller = Annotated[Caller, Depends(needs("tell"))]
 Admin = Annotated[Caller, Depends(needs("admin"))]
 BatchTeller = Annotated[Caller, Depends(admit_batch)]
 StreamReader = Annotated[Caller, Depends(admit_stream)]
-IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", max_length=200)]
+IdempotencyKey = Annotated[
+    str | None, Header(alias="Idempotency-Key", max_length=LONGEST_ID)
+]
 
 
 def from_request(read: Callable[[Any], Result], value: Any) -> Result:
