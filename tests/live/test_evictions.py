@@ -7,26 +7,19 @@ import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import monotonic, sleep
-from typing import Any
 
 import httpx
 import pytest
 from insistent_clients import MENU, menu_policy
-from running_service import running_service
+from running_service import running_service, wait_until_ready
 
 from superarm.client import Client
 from superarm.live import Storage, create_bandit, load_bandit
 from superarm.live.events import Event, Kind
+from superarm.live.journal import Snapshot
 from superarm.live.service import Limits, Settings
 from superarm.live.service.hub import Hub
 
-WITHOUT_SPEC: dict[str, Any] = {
-    "key": "created",
-    "kind": Kind.CREATED,
-    "time": 0.0,
-    "body": {},
-}
 NAMES = [f"menu{number}" for number in range(5)]
 
 
@@ -56,7 +49,7 @@ def in_memory(address: str) -> float:
     return float(line.split()[1])
 
 
-def snapshot_of(storage: Storage, name: str) -> Any:
+def snapshot_of(storage: Storage, name: str) -> Snapshot | None:
     row = storage.journal.find("", name)
     assert row is not None
     return storage.journal.snapshot(row.id)
@@ -120,6 +113,7 @@ def test_only_a_bandit_that_learned_is_stored_when_it_is_evicted(
     hub.bandit("", "menu0").ask(MENU)
     hub.bandit("", "menu1")  # evicts it
     first = snapshot_of(storage, "menu0")
+    assert first is not None
     assert first.seq == 2
     hub.bandit("", "menu2")  # evicts one that nobody has read
     assert snapshot_of(storage, "menu1") is None
@@ -147,15 +141,13 @@ def test_a_damaged_bandit_does_not_keep_the_others_from_being_ready(
 ) -> None:
     for name in NAMES:
         create_bandit(name, spec=menu_policy(), storage=storage)
-    storage.journal.create("", "damaged", Event(seq=1, **WITHOUT_SPEC))
+    without_spec = Event(seq=1, key="created", kind=Kind.CREATED, time=0.0, body={})
+    storage.journal.create("", "damaged", without_spec)
     with (
         running_service(storage) as address,
         httpx.Client(base_url=address, timeout=60.0) as http,
     ):
-        end = monotonic() + 60.0
-        while http.get("/readyz").status_code != 200:
-            assert monotonic() < end
-            sleep(0.01)
+        wait_until_ready(http)
         assert in_memory(address) == 6
         for name in NAMES:
             answer = http.post(f"/v1/bandits/{name}/decisions", json={"arms": MENU})
