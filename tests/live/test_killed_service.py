@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from insistent_clients import MENU, menu_policy
 from killed_service import (
-    MENU,
     Acknowledged,
     kill_under_load,
     repeat_unfinished,
@@ -23,18 +23,6 @@ from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, Storage, create_bandit, load_bandit
 from superarm.live.event_reader import EventReader
 from superarm.live.events import Kind
-from superarm.oracles import TopK
-from superarm.policies import IndexPolicy
-from superarm.posteriors import StreamingGP
-from superarm.rules import UCB, Fixed
-
-
-def policy() -> IndexPolicy:
-    return IndexPolicy(
-        posterior=StreamingGP(SquaredExponential(lengthscale=0.3), noise_variance=0.01),
-        rule=UCB(schedule=Fixed(value=2.0)),
-        oracle=TopK(k=1),
-    )
 
 
 @pytest.fixture
@@ -131,7 +119,7 @@ def compare_with_twin(bandit: Bandit) -> None:
         tempfile.TemporaryDirectory() as folder,
         Storage(f"sqlite:///{Path(folder) / 'twin.db'}") as storage,
     ):
-        twin = create_bandit("twin", spec=policy(), storage=storage)
+        twin = create_bandit("twin", spec=menu_policy(), storage=storage)
         for event in bandit.events():
             if event.kind is Kind.DECIDED:
                 record = reader.decision(event)
@@ -153,7 +141,7 @@ def compare_with_twin(bandit: Bandit) -> None:
 def kill_and_check(
     url: str, settle: Callable[[], None], kills: int, clients: int
 ) -> None:
-    acknowledged = kill_under_load(url, policy(), kills, clients)
+    acknowledged = kill_under_load(url, menu_policy(), kills, clients)
     before = acknowledged.count()
     assert before >= kills * 4 * clients
     settle()
