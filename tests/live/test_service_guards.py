@@ -248,7 +248,7 @@ def test_slow_asks_of_one_tenant_do_not_hold_up_others(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("superarm.live.service.app._THREADS", 3)
-    monkeypatch.setattr("superarm.live.service.turns.MOST_WAITING", 2)
+    monkeypatch.setattr("superarm.live.service.concurrency.MOST_WAITING", 2)
     slow_asks = SlowAsks(monkeypatch)
     tokens = {}
     for tenant in ("slow", "fast"):
@@ -297,7 +297,7 @@ def test_requests_to_another_process_take_turns(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two requests of a tenant that may have one under way: the second is refused."""
-    monkeypatch.setattr("superarm.live.service.turns.MOST_WAITING", 0)
+    monkeypatch.setattr("superarm.live.service.concurrency.MOST_WAITING", 0)
     service = Service(storage, limited(threads_per_tenant=1))
     nobody: Any = None
     statuses: list[int] = []

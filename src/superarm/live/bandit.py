@@ -349,8 +349,6 @@ class Bandit(Displayable, BanditVerbs):
         reward_range: tuple[float, float] | None = None,
         level: float = 0.95,
     ) -> ShadowReport:
-        # The first report folds the journal from its first event, later ones only what is new.
-        # Asks and tells do not wait for it.
         stated_range = as_reward_range(reward_range)
         check_level(level)
         with self._current.locked() as fold:
@@ -458,7 +456,6 @@ class Bandit(Displayable, BanditVerbs):
         return Forecast(arms=ids, mean=beliefs.mean, std=beliefs.std)
 
     def explain(self, decision: Answer | str) -> Explanation:
-        # It takes as long as loading without a snapshot.
         decision_id = decision_id_of(decision)
         return explain(self._separate_journal(), decision_id)
 

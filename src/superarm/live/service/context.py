@@ -16,6 +16,7 @@ from superarm.live.ids import LONGEST_ID
 from superarm.live.journal import Membership
 from superarm.live.storage import Storage
 
+from .concurrency import ConcurrencyLimit
 from .description import bearer
 from .gate import SUBSCRIPTION_KEY, Gate
 from .hub import Hub
@@ -25,7 +26,6 @@ from .problems import Refusal
 from .rate_limit import RateLimit
 from .settings import Settings
 from .stream_slots import StreamSlots
-from .turns import Turns
 
 _LOOKUP_THREADS = 16
 _STREAM_THREADS = 16
@@ -60,7 +60,7 @@ class Service:
             self.owners = Owners(journal, settings.own_address)
         self.metrics = Metrics(self.hub)
         self.are_metrics_open = settings.is_loopback or settings.open_metrics
-        self.turns = Turns(limits.threads_per_tenant)
+        self.concurrency = ConcurrencyLimit(limits.threads_per_tenant)
         self.streams = StreamSlots(limits.streams, limits.streams_per_tenant)
         # Threads of their own: requests that hold all others do not delay these.
         self.lookup_threads = CapacityLimiter(_LOOKUP_THREADS)
@@ -144,7 +144,7 @@ def require_scope(caller: Caller, *scopes: TokenScope) -> None:
 
 
 def needs(scope: TokenScope) -> Callable[..., AsyncIterator[Caller]]:
-    """A dependency that admits callers with a scope, when it is their turn.
+    """A dependency that admits callers with a scope, once they may run.
 
     Args:
         scope: What the caller's token must allow.
@@ -153,7 +153,7 @@ def needs(scope: TokenScope) -> Callable[..., AsyncIterator[Caller]]:
     async def admit(service: ServiceDep, caller: AnyCaller) -> AsyncIterator[Caller]:
         require_scope(caller, scope)
         service.count_requests(caller.tenant)
-        async with service.turns.turn(caller.tenant):
+        async with service.concurrency.slot(caller.tenant):
             yield caller
 
     return admit
@@ -167,12 +167,12 @@ async def admit_batch(service: ServiceDep, caller: AnyCaller) -> AsyncIterator[C
         caller: Who sent the request.
     """
     require_scope(caller, "tell")
-    async with service.turns.turn(caller.tenant):
+    async with service.concurrency.slot(caller.tenant):
         yield caller
 
 
 async def admit_stream(service: ServiceDep, caller: AnyCaller) -> Caller:
-    """Admit callers who read; a stream has a limit of its own and takes no turn.
+    """Admit callers who read; a stream has a limit of its own, and is no running request.
 
     Args:
         service: The service.

@@ -102,7 +102,7 @@ class Handover:
             return
         try:
             # A tenant whose requests are slow must not hold all connections to the owner.
-            async with self._service.turns.turn(bandit.tenant):
+            async with self._service.concurrency.slot(bandit.tenant):
                 response = await self._forward(address, scope, body)
         except Refusal as error:
             response = problem(error.status, error.detail, error.headers)
