@@ -123,8 +123,8 @@ class InsistentClients:
             with self._lock:
                 self.acknowledged.asks[name] = arm
             reward = (7 * client + number) % 11 / 10
-            told = self._insist(lambda: bandit.tell(name, {arm: reward}))  # noqa: B023
-            if told is None:
+            is_new = self._insist(lambda: bandit.tell(name, {arm: reward}))  # noqa: B023
+            if is_new is None:
                 return
             with self._lock:
                 self.acknowledged.tells[name] = reward
