@@ -4,43 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any
 
-from insistent_clients import MENU
+from insistent_clients import MENU, Acknowledged
 from served_process import ServedProcess
 
 from superarm.client import Client, RemoteBandit
 from superarm.core.errors import SuperarmError
 
 _PATIENCE_SECONDS = 120.0
-
-
-class Acknowledged:
-    """What a service has acknowledged: decisions with their arm, and rewards."""
-
-    def __init__(self) -> None:
-        self.asks: dict[str, str] = {}
-        self.tells: dict[str, float] = {}
-        self.repeats = 0
-        """Tells that were stored, though their first acknowledgement never arrived."""
-        self._lock = Lock()
-
-    def add_ask(self, decision: str, arm: str) -> None:
-        """Note a decision."""
-        with self._lock:
-            self.asks[decision] = arm
-
-    def add_tell(self, decision: str, reward: float, is_new: bool) -> None:
-        """Note a reward."""
-        with self._lock:
-            self.tells[decision] = reward
-            self.repeats += not is_new
-
-    def count(self) -> int:
-        """Acknowledgements so far."""
-        return len(self.asks) + len(self.tells)
 
 
 @contextmanager
@@ -85,7 +59,7 @@ def _ask_and_tell(bandit: RemoteBandit, name: str, acknowledged: Acknowledged) -
     acknowledged.add_ask(name, str(answer.arms[0]))
     reward = reward_of(name)
     is_new = bandit.tell(answer, {answer.arms[0]: reward})
-    acknowledged.add_tell(name, reward, is_new)
+    acknowledged.add_tell(name, reward, is_new=is_new)
 
 
 def reward_of(decision: str) -> float:
