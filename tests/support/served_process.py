@@ -25,7 +25,7 @@ class ServedProcess:
 
     def __init__(self, storage: str) -> None:
         # Not a pipe: nobody reads it, and a service that logs much would wait for ever.
-        self._errors = TemporaryFile("w+")
+        self._errors = TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         command = [sys.executable, "-m", "superarm", "serve", "--storage", storage]
         self.process = subprocess.Popen(
             [*command, "--port", "0", "--json"],
