@@ -13,13 +13,10 @@ import gc
 import json
 import os
 import statistics
-import subprocess
-import sys
 import time
 import tracemalloc
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,7 +38,7 @@ from superarm.rules import UCB, Fixed
 
 from .measure import Results, Row, row
 from .scale_plan import plans
-from .service import Connection, timed
+from .service import Connection, serve, timed
 
 _PAGE_BYTES = 4096
 _TOGETHER = 10  # decisions that await rewards at a time
@@ -49,7 +46,7 @@ POSTGRES = "SUPERARM_BENCH_POSTGRES"
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
-class Make(NamedTuple):
+class BanditKind(NamedTuple):
     """A kind of bandit, and the arms that each ask offers."""
 
     policy: Callable[[], IndexPolicy]
@@ -58,7 +55,7 @@ class Make(NamedTuple):
     arms: int
 
 
-class Played(NamedTuple):
+class RoundTimes(NamedTuple):
     """Processor time of one round, in seconds."""
 
     ask: float
@@ -90,7 +87,7 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
             _loads,
             _requests,
             _handover,
-            _commits,  # last: it leaves bandits that no service can load
+            _commits,  # after the services: it leaves bandits that none can load
             _pages,
             _lru,
             _owners,
@@ -126,20 +123,22 @@ def _streaming() -> IndexPolicy:
 
 
 KINDS = {
-    "10 fixed arms": Make(_finite(10), name_arms=True, arms=10),
-    "100 fixed arms": Make(_finite(100), name_arms=True, arms=100),
-    "10 new arms each time": Make(_streaming, name_arms=False, arms=10),
+    "10 fixed arms": BanditKind(_finite(10), name_arms=True, arms=10),
+    "100 fixed arms": BanditKind(_finite(100), name_arms=True, arms=100),
+    "10 new arms each time": BanditKind(_streaming, name_arms=False, arms=10),
 }
 
 
-def _create(storage: Storage, name: str, kind: Make) -> Bandit:
+def _create(storage: Storage, name: str, kind: BanditKind) -> Bandit:
     bandit = create_bandit(name, spec=kind.policy(), storage=storage)
     if kind.name_arms:
         bandit.name_arms(_rows(kind.arms))
     return bandit
 
 
-def _play(bandit: Bandit, kind: Make, rounds: int, rng: np.random.Generator) -> Played:
+def _play(
+    bandit: Bandit, kind: BanditKind, rounds: int, rng: np.random.Generator
+) -> RoundTimes:
     """Ask and tell, ten at a time, so that few decisions are pending; the processor time of both."""
     asking = 0.0
     telling = 0.0
@@ -150,10 +149,10 @@ def _play(bandit: Bandit, kind: Make, rounds: int, rng: np.random.Generator) -> 
         bandit.tell_many(tells)
         asking += asked - began
         telling += time.process_time() - asked
-    return Played(asking / rounds, telling / rounds)
+    return RoundTimes(asking / rounds, telling / rounds)
 
 
-def _ask(bandit: Bandit, kind: Make, rng: np.random.Generator) -> Tell:
+def _ask(bandit: Bandit, kind: BanditKind, rng: np.random.Generator) -> Tell:
     arms = None if kind.name_arms else rng.random((kind.arms, 4))
     answer = bandit.ask(arms)
     return Tell(decision=answer.id, rewards={answer.arms[0]: float(rng.normal())})
@@ -172,13 +171,14 @@ def _memory(bench: _Bench) -> None:
         loaded[name] = {}
         snapshots[name] = {}
         with bench.new_storage() as storage:
-            _played(storage, kind, 10)  # whatever is imported or compiled at first
+            # Whatever is imported or compiled at first does not count.
+            _create_and_play(storage, kind, 10)
             _load(storage)
         for rounds in (10,) if bench.quick else (10, 100, 1000):
             key = str(rounds)
             with bench.new_storage() as storage:
                 working[name][key] = _traced_bytes(
-                    lambda: _played(storage, kind, rounds)  # noqa: B023
+                    lambda: _create_and_play(storage, kind, rounds)  # noqa: B023
                 )
                 loaded[name][key] = _traced_bytes(lambda: _load(storage))
                 snapshots[name][key] = _snapshot_bytes(storage)
@@ -187,7 +187,7 @@ def _memory(bench: _Bench) -> None:
     bench.facts["bytes of a snapshot"] = snapshots
 
 
-def _played(storage: Storage, kind: Make, rounds: int) -> Bandit:
+def _create_and_play(storage: Storage, kind: BanditKind, rounds: int) -> Bandit:
     bandit = _create(storage, "one", kind)
     _play(bandit, kind, rounds, np.random.default_rng(1))
     bandit.save_snapshot()
@@ -229,7 +229,7 @@ def _events(bench: _Bench) -> None:
     for name, kind in KINDS.items():
         path = bench.folder / f"events {kind.arms} {kind.name_arms}.db"
         with Storage(f"sqlite:///{path}") as storage:
-            bandit = _create(storage, "one", kind)
+            _create(storage, "one", kind)
         before = path.stat().st_size
         with Storage(f"sqlite:///{path}") as storage:
             bandit = load_bandit("one", storage=storage)
@@ -243,7 +243,7 @@ def _events(bench: _Bench) -> None:
         bench.skipped.append(f"PostgreSQL: {POSTGRES} is not set")
 
 
-def _postgres_bytes(kind: Make, rounds: int) -> dict[str, float]:
+def _postgres_bytes(kind: BanditKind, rounds: int) -> dict[str, float]:
     import psycopg
 
     url = os.environ[POSTGRES]
@@ -377,9 +377,8 @@ class _Writer:
         walls: dict[int, list[float]] = {size: [] for size in sizes}
         processor: dict[int, list[float]] = {size: [] for size in sizes}
         for _ in range(turns):
-            for (
-                size
-            ) in sizes:  # in turn: whatever else the disk does falls on all of them
+            # In turn: whatever else the disk does falls on all of them.
+            for size in sizes:
                 appends = self._appends(size)
                 began = time.process_time()
                 walls[size].append(timed(lambda: self._journal.append(appends)))  # noqa: B023
@@ -416,15 +415,15 @@ def _requests(bench: _Bench) -> None:
     with Storage(url) as storage:
         _create(storage, "one", KINDS["10 fixed arms"])
     seconds = {"ask": 0.0, "tell": 0.0, "tell in a batch": 0.0}
-    with _served(url) as (process, address):
-        client = _Client(Connection(address))
+    with serve(url) as service:
+        client = _Client(Connection(service.address))
         client.ask(10)
         for _ in range(turns):
-            seconds["ask"] += _process_seconds(process, lambda: client.ask(100))
-            seconds["tell"] += _process_seconds(process, client.tell)
-            seconds["ask"] += _process_seconds(process, lambda: client.ask(100))
+            seconds["ask"] += _process_seconds(service.pid, lambda: client.ask(100))
+            seconds["tell"] += _process_seconds(service.pid, client.tell)
+            seconds["ask"] += _process_seconds(service.pid, lambda: client.ask(100))
             work = client.tell_in_a_batch
-            seconds["tell in a batch"] += _process_seconds(process, work)
+            seconds["tell in a batch"] += _process_seconds(service.pid, work)
     facts = {
         "ask": seconds["ask"] / (200 * turns),
         "tell": seconds["tell"] / (100 * turns),
@@ -462,21 +461,6 @@ class _Client:
         """Tell all of them in one request."""
         lines = "\n".join(json.dumps(tell) for tell in self._tells)
         self._http.lines("/v1/bandits/one/observations/batch", lines)
-
-
-@contextmanager
-def _served(storage: str) -> Iterator[tuple[int, str]]:
-    """The process and the address of ``superarm serve``."""
-    command = [sys.executable, "-m", "superarm", "serve", "--storage", storage]
-    process = subprocess.Popen(
-        [*command, "--port", "0", "--json"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        yield process.pid, json.loads(process.stdout.readline())["address"]
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def _process_seconds(process: int, work: Callable[[], object]) -> float:
@@ -586,7 +570,7 @@ def _owners(bench: _Bench) -> None:
     calls = 100 if bench.quick else 2000
     for number in (2, 10, 100):
         owners = Owners(_Members(number), "http://10.0.0.1")
-        owners._beat()
+        owners.beat()
         began = time.process_time()
         for call in range(calls):
             owners.other_owner("acme", f"bandit{call}")
@@ -595,7 +579,7 @@ def _owners(bench: _Bench) -> None:
 
 
 def _handover(bench: _Bench) -> None:
-    """A tell that its owner receives, and one that another process hands over."""
+    """An ask that its owner receives, and one that another process hands over."""
     url = os.environ.get(POSTGRES)
     if not url:
         return
@@ -604,21 +588,22 @@ def _handover(bench: _Bench) -> None:
     name = f"handover-{time.time_ns()}"
     with Storage(url) as storage:
         _create(storage, name, kind)
-    with _served(url) as (first, address), _served(url) as (second, other):
+    with serve(url) as first, serve(url) as second:
         time.sleep(3.0)  # both know each other
         seconds = {}
         processor = {}
-        for place in (address, other):
-            http = Connection(place)
+        for address in (first.address, second.address):
+            http = Connection(address)
             http.post(f"/v1/bandits/{name}/decisions", {})
-            before = _cpu_ticks(first) + _cpu_ticks(second)
+            before = _cpu_ticks(first.pid) + _cpu_ticks(second.pid)
             times = []
             for _ in range(rounds):
                 path = f"/v1/bandits/{name}/decisions"
                 times.append(timed(lambda: http.post(path, {})))  # noqa: B023
-            ticks = _cpu_ticks(first) + _cpu_ticks(second) - before
-            seconds[place] = statistics.median(times)
-            processor[place] = ticks / _CLOCK_TICKS / rounds
+            ticks = _cpu_ticks(first.pid) + _cpu_ticks(second.pid) - before
+            seconds[address] = statistics.median(times)
+            processor[address] = ticks / _CLOCK_TICKS / rounds
+    # Nobody states who owns the bandit: the process that answers sooner does.
     direct, handed_over = sorted(seconds.values())
     own, both = sorted(processor.values())
     case = "ask that is handed over"

@@ -20,7 +20,7 @@ from contextlib import closing, contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -77,16 +77,24 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
 # --- the service, and the fastest client that Python offers ----------------------------------
 
 
+class ServiceProcess(NamedTuple):
+    """``superarm serve`` in a process of its own."""
+
+    pid: int
+    address: str
+
+
 @contextmanager
-def served(storage: str) -> Iterator[str]:
-    """The address of ``superarm serve`` in a process of its own."""
+def serve(storage: str) -> Iterator[ServiceProcess]:
+    """Serve a storage until the block ends."""
     command = [sys.executable, "-m", "superarm", "serve", "--storage", storage]
     process = subprocess.Popen(
         [*command, "--port", "0", "--json"], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["address"]
+        address = json.loads(process.stdout.readline())["address"]
+        yield ServiceProcess(process.pid, address)
     finally:
         process.terminate()
         process.wait()
@@ -156,8 +164,8 @@ def _asks(bench: _Bench) -> None:
     own = create_bandit(
         "asks", spec=_streaming_policy(), storage=f"sqlite:///{bench.folder / 'own.db'}"
     )
-    with served(f"sqlite:///{bench.folder / 'asks.db'}") as address:
-        http = Connection(address)
+    with serve(f"sqlite:///{bench.folder / 'asks.db'}") as process:
+        http = Connection(process.address)
         http.post(
             "/v1/bandits", {"name": "asks", "spec": _spec_json(_streaming_policy())}
         )
@@ -214,13 +222,13 @@ def single_commit_rate(path: Path, commits: int) -> float:
 def _tells(bench: _Bench) -> None:
     """Tells of 64 clients: one by one, and each client's in one batch."""
     arms = np.random.default_rng(2).random((50, 2))
-    each = max(2, bench.rounds // 4)
-    with served(f"sqlite:///{bench.folder / 'tells.db'}") as address:
-        first = Connection(address)
+    count = max(2, bench.rounds // 4)  # tells of each client
+    with serve(f"sqlite:///{bench.folder / 'tells.db'}") as process:
+        first = Connection(process.address)
         spec = _spec_json(_finite_policy(arms))
         first.post("/v1/bandits", {"name": "tells", "spec": spec})
         first.send("PUT", "/v1/bandits/tells/arms", {"arms": arms.tolist()})
-        clients = [_Teller(address, number, each) for number in range(CLIENTS)]
+        clients = [_Teller(process.address, number, count) for number in range(CLIENTS)]
         with ThreadPoolExecutor(CLIENTS) as threads:
             list(threads.map(_Teller.ask, clients))
             before = single_commit_rate(bench.folder / "commits1.db", 200)
@@ -231,8 +239,8 @@ def _tells(bench: _Bench) -> None:
                 lambda: list(threads.map(_Teller.tell_batch, clients))
             )
     single = statistics.mean([before, after])
-    rate = CLIENTS * each / seconds
-    batch_rate = CLIENTS * each / batch_seconds
+    rate = CLIENTS * count / seconds
+    batch_rate = CLIENTS * count / batch_seconds
     peer = "one commit each"
     bench.rows.append(row("tell, 64 clients", 1 / rate, peer, 1 / single, None))
     bench.rows.append(row("tell in batches", 1 / batch_rate, peer, 1 / single, None))
@@ -283,8 +291,8 @@ def _network(bench: _Bench) -> None:
     world, left_out = the_problem(bench.quick, bench.rounds)
     bench.skipped.extend(left_out)
     offer = world.offer(1)
-    with served(f"sqlite:///{bench.folder / 'network.db'}") as address:
-        first = Connection(address)
+    with serve(f"sqlite:///{bench.folder / 'network.db'}") as process:
+        first = Connection(process.address)
         spec = BanditSpec(policy=spec_of(route_ts(world.model))).as_json()
         first.post("/v1/bandits", {"name": "routes", "spec": spec})
         ids = [plain_id(arm) for arm in offer.arms.ids]
@@ -293,7 +301,7 @@ def _network(bench: _Bench) -> None:
         body = {"structure": to_json(offer.structure)}
 
         def drive(number: int) -> list[float]:
-            http = Connection(address)
+            http = Connection(process.address)
             times = []
             for _ in range(max(2, bench.rounds // 10)):
                 answers: list[Any] = []

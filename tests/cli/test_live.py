@@ -20,6 +20,8 @@ from running_service import running_service
 from tampering import tamper
 
 from superarm.cli.commands import superarm
+from superarm.cli.live_commands import serve as serve_command
+from superarm.core.errors import InputError
 from superarm.core.registry import spec_of
 from superarm.core.serialization import to_json
 from superarm.core.tables import Encoding
@@ -27,6 +29,7 @@ from superarm.kernels import SquaredExponential
 from superarm.live import BanditSpec, Storage, create_bandit, load_bandit
 from superarm.live.access import DEFAULT_SCOPES, make_token
 from superarm.live.journal import SCHEMA
+from superarm.live.service import Limits, Settings
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import StreamingGP
@@ -739,6 +742,26 @@ def test_serve_on_an_address_that_is_taken(cli: Command, url: str) -> None:
     assert "--rate" in cli("serve", "--storage", url, "--rate", "0").fails(2)
     rate = cli("serve", "--storage", url, "--rate", "nan").fails(2)
     assert "requests_per_second must be" in rate
+
+
+def test_serve_has_the_defaults_of_the_library(
+    cli: Command, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[Settings] = []
+
+    def note_settings(storage: Storage, settings: Settings) -> None:
+        used.append(settings)
+        raise InputError("noted")
+
+    monkeypatch.setattr("superarm.live.service.create_app", note_settings)
+    assert "noted" in cli("serve", "--storage", url, "--port", "0").fails(2)
+    (settings,) = used
+    assert settings.limits == Limits()
+    assert settings.host == Settings().host
+    assert settings.hosts == Settings().hosts
+    assert settings.open_metrics == Settings().open_metrics
+    (port,) = (option for option in serve_command.params if option.name == "port")
+    assert port.default == Settings().port
 
 
 @pytest.mark.parametrize("module", ["uvicorn", "fastapi", "prometheus_client"])

@@ -81,9 +81,11 @@ def test_an_event_that_is_there_already_means_another_owner(
 ) -> None:
     bandit = bandit_of(journal)
     journal.append([Append(bandit, [event(2)])])
-    for repeated in (event(2, key="other"), event(3, key="key/2")):
+    repeated_number = [event(2, key="other")]
+    repeated_key = [event(3), event(4, key="key/2")]
+    for repeated in (repeated_number, repeated_key):
         with pytest.raises(StaleOwnerError):
-            journal.append([Append(bandit, [event(4), repeated])])
+            journal.append([Append(bandit, repeated)])
     assert [item.seq for item in journal.events(bandit)] == [1, 2]  # all or none
 
 

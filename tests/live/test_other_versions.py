@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from time import monotonic, sleep
 
 import httpx
 import pytest
 from insistent_clients import MENU, menu_policy
-from running_service import running_service
+from running_service import running_service, wait_until_ready
 from tampering import tamper
 
 from superarm.core.errors import StateError
@@ -85,10 +84,3 @@ def test_an_event_of_an_unknown_kind_is_refused_with_advice(menu_url: str) -> No
         with pytest.raises(StateError, match="unknown kind 'dreamt'; upgrade superarm"):
             bandit.ask(MENU)
         assert any("dreamt" in problem for problem in storage.journal.check())
-
-
-def wait_until_ready(http: httpx.Client) -> None:
-    end = monotonic() + 60.0
-    while http.get("/readyz").status_code != 200:
-        assert monotonic() < end
-        sleep(0.01)

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from time import monotonic, sleep
 
 import httpx
 import pytest
@@ -20,7 +19,7 @@ from insistent_clients import (
     check_journal,
     menu_policy,
 )
-from running_service import running_service
+from running_service import running_service, wait_until_ready
 from served_process import ServedProcess
 from storage_faults import full_disk, read_only
 
@@ -168,13 +167,6 @@ def test_every_write_is_503_and_every_read_is_answered(
             accepted = http.post(path, json=body)
             assert accepted.status_code == 201, accepted.text
     check_journal(bandit, Acknowledged())
-
-
-def wait_until_ready(http: httpx.Client) -> None:
-    end = monotonic() + 60.0
-    while http.get("/readyz").status_code != 200:
-        assert monotonic() < end
-        sleep(0.01)
 
 
 def exhaust(bandit: Bandit, decisions: Iterable[str]) -> None:

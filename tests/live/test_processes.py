@@ -58,7 +58,7 @@ def members(storages: list[Storage]) -> list[Owners]:
         owners.append(Owners(journal, f"http://127.0.0.1:{number + 1}"))  # type: ignore[arg-type]
     for _ in range(2):
         for one in owners:
-            one._beat()
+            one.beat()
     return owners
 
 
@@ -82,11 +82,9 @@ def test_only_the_bandits_of_a_process_that_stops_move(storages: list[Storage]) 
     owners = members(storages)
     before = {f"b{n}": owner_by_each(owners, f"b{n}")[0] for n in range(100)}
     leaving = owners.pop()
-    leaving._stopping.set()
-    leaving._thread = owners[0]._thread  # it never ran
     leaving._membership.leave(leaving._process)
     for one in owners:
-        one._beat()
+        one.beat()
     for bandit, address in before.items():
         views = owner_by_each(owners, bandit)
         assert len(set(views)) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
@@ -17,7 +18,7 @@ from insistent_clients import MENU, menu_policy
 
 from superarm.core.errors import FileError, StateError
 from superarm.live import Storage, create_bandit, load_bandit
-from superarm.live.events import Event
+from superarm.live.events import Event, Kind
 
 HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24
@@ -285,6 +286,8 @@ def copies_of_a_process(folder: Path, count: int) -> Iterator[tuple[Path, set[st
                 for _ in range(5):
                     acknowledged.add(process.stdout.readline().strip())
                 process.send_signal(signal.SIGSTOP)
+                _, status = os.waitpid(process.pid, os.WUNTRACED)
+                assert os.WIFSTOPPED(status)  # it writes nothing while it is copied
                 target = folder / f"copy{number}"
                 target.mkdir()
                 for name in ("bandits.db", "bandits.db-wal"):
@@ -303,10 +306,10 @@ def prove_copies(folder: Path, count: int) -> None:
         torn_at = rng.randrange(len(log))
         torn = write_files(path.parent / "torn", path.read_bytes(), log[:torn_at])
         events = recovered_events(path)
-        told = {
-            event.body["decision"] for event in events if event.kind.value == "observed"
+        rewarded = {
+            event.body["decision"] for event in events if event.kind is Kind.OBSERVED
         }
-        assert acknowledged <= told
+        assert acknowledged <= rewarded
         # The last events may be missing, never others. Where these are in the database in part,
         # because a checkpoint had begun, the file is refused.
         if not refusals(torn):

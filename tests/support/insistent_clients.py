@@ -42,6 +42,32 @@ class Acknowledged:
     def __init__(self) -> None:
         self.asks: dict[str, str] = {}
         self.tells: dict[str, float] = {}
+        self.repeats = 0
+        """Tells that were stored, though their first acknowledgement never arrived."""
+        self._lock = Lock()
+
+    def add_ask(self, decision: str, arm: str) -> None:
+        """Note a decision.
+
+        Args:
+            decision: Its id.
+            arm: The arm that it chose.
+        """
+        with self._lock:
+            self.asks[decision] = arm
+
+    def add_tell(self, decision: str, reward: float, *, is_new: bool) -> None:
+        """Note a reward.
+
+        Args:
+            decision: The id of its decision.
+            reward: The reward.
+            is_new: Whether the bandit did not have it before.
+        """
+        with self._lock:
+            self.tells[decision] = reward
+            if not is_new:
+                self.repeats += 1
 
     def count(self) -> int:
         """Acknowledgements so far."""
@@ -120,14 +146,12 @@ class InsistentClients:
             if answer is None:
                 return
             arm = str(answer.arms[0])
-            with self._lock:
-                self.acknowledged.asks[name] = arm
+            self.acknowledged.add_ask(name, arm)
             reward = (7 * client + number) % 11 / 10
-            told = self._insist(lambda: bandit.tell(name, {arm: reward}))  # noqa: B023
-            if told is None:
+            is_new = self._insist(lambda: bandit.tell(name, {arm: reward}))  # noqa: B023
+            if is_new is None:
                 return
-            with self._lock:
-                self.acknowledged.tells[name] = reward
+            self.acknowledged.add_tell(name, reward, is_new=is_new)
 
     def _insist(self, request: Callable[[], Any]) -> Any:
         """Repeat a request until it succeeds; ``None`` if the block ends before."""

@@ -2,96 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from threading import Event, Lock, Thread
+from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any
 
-import httpx
+from insistent_clients import MENU, Acknowledged
+from served_process import ServedProcess
 
 from superarm.client import Client, RemoteBandit
 from superarm.core.errors import SuperarmError
 
-_SOURCE = str(Path(__file__).parents[2] / "src")
 _PATIENCE_SECONDS = 120.0
-MENU = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7], "tea": [0.9, 0.1]}
-
-
-class ServiceProcess:
-    """``superarm serve`` on a storage.
-
-    Args:
-        storage: The URL of the storage.
-    """
-
-    def __init__(self, storage: str) -> None:
-        path = os.pathsep.join([_SOURCE, os.environ.get("PYTHONPATH", "")])
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "superarm", "serve"),
-                *("--storage", storage, "--port", "0", "--json"),
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": path},
-        )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the service did not start"
-        self.url: str = json.loads(line)["address"]
-
-    def wait_until_ready(self) -> None:
-        """Wait until the journals are replayed."""
-        end = monotonic() + _PATIENCE_SECONDS
-        while not self._is_ready():
-            assert monotonic() < end
-            assert self._process.poll() is None
-            sleep(0.05)
-
-    def _is_ready(self) -> bool:
-        try:
-            return httpx.get(f"{self.url}/readyz").is_success
-        except httpx.TransportError:
-            return False
-
-    def kill(self) -> None:
-        """Kill the process as ``kill -9`` does."""
-        self._process.kill()
-        self._process.wait()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-
-class Acknowledged:
-    """What a service has acknowledged: decisions with their arm, and rewards."""
-
-    def __init__(self) -> None:
-        self.asks: dict[str, str] = {}
-        self.tells: dict[str, float] = {}
-        self.repeats = 0
-        """Tells that were stored, though their first acknowledgement never arrived."""
-        self._lock = Lock()
-
-    def add_ask(self, decision: str, arm: str) -> None:
-        """Note a decision."""
-        with self._lock:
-            self.asks[decision] = arm
-
-    def add_tell(self, decision: str, reward: float, is_new: bool) -> None:
-        """Note a reward."""
-        with self._lock:
-            self.tells[decision] = reward
-            self.repeats += not is_new
-
-    def count(self) -> int:
-        """Acknowledgements so far."""
-        return len(self.asks) + len(self.tells)
 
 
 @contextmanager
@@ -136,7 +59,7 @@ def _ask_and_tell(bandit: RemoteBandit, name: str, acknowledged: Acknowledged) -
     acknowledged.add_ask(name, str(answer.arms[0]))
     reward = reward_of(name)
     is_new = bandit.tell(answer, {answer.arms[0]: reward})
-    acknowledged.add_tell(name, reward, is_new)
+    acknowledged.add_tell(name, reward, is_new=is_new)
 
 
 def reward_of(decision: str) -> float:
@@ -160,20 +83,17 @@ def kill_under_load(storage: str, spec: Any, kills: int, count: int) -> Acknowle
     """
     acknowledged = Acknowledged()
     for life in range(kills):
-        service = ServiceProcess(storage)
-        try:
+        with ServedProcess(storage) as service:
             service.wait_until_ready()
-            with Client(service.url) as client:
+            with Client(service.address) as client:
                 client.create_bandit("menu", spec=spec, load_if_exists=True)
-            with clients(service.url, life, count, acknowledged):
+            with clients(service.address, life, count, acknowledged):
                 enough = acknowledged.count() + 4 * count
                 end = monotonic() + _PATIENCE_SECONDS
                 while acknowledged.count() < enough:
                     assert monotonic() < end, "the service does not answer"
                     sleep(0.005)
                 service.kill()
-        finally:
-            service.kill()
     return acknowledged
 
 
@@ -185,15 +105,12 @@ def repeat_unfinished(storage: str, acknowledged: Acknowledged) -> int:
         acknowledged: What was acknowledged before.
     """
     unfinished = sorted(set(acknowledged.asks) - set(acknowledged.tells))
-    service = ServiceProcess(storage)
-    try:
+    with ServedProcess(storage) as service:
         service.wait_until_ready()
-        with Client(service.url, timeout=_PATIENCE_SECONDS) as client:
+        with Client(service.address, timeout=_PATIENCE_SECONDS) as client:
             bandit = client.load_bandit("menu")
             for name in unfinished:
                 answer = bandit.ask(MENU, decision_id=name)
                 assert answer.arms == [acknowledged.asks[name]]
                 _ask_and_tell(bandit, name, acknowledged)
-    finally:
-        service.kill()
     return len(unfinished)

@@ -52,3 +52,15 @@ def http_client(url: str, **options: Any) -> httpx.Client:
         options: Further arguments of ``httpx.Client``.
     """
     return httpx.Client(base_url=url, verify=False, **options)
+
+
+def wait_until_ready(http: httpx.Client) -> None:
+    """Wait until a service has replayed its journals.
+
+    Args:
+        http: A client of the service.
+    """
+    end = monotonic() + 60.0
+    while http.get("/readyz").status_code != 200:
+        assert monotonic() < end
+        sleep(0.01)

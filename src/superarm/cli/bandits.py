@@ -75,6 +75,15 @@ def load_stored_bandit(name: str, storage: Storage, tenant: str) -> Bandit:
         ) from None
 
 
+def is_service(url: str) -> bool:
+    """Whether a URL is that of a service; otherwise it is that of a storage.
+
+    Args:
+        url: The value of ``--storage``.
+    """
+    return url.startswith(("http://", "https://"))
+
+
 class Location(NamedTuple):
     """The values of ``--storage``, ``--tenant`` and ``--token``."""
 
@@ -83,11 +92,6 @@ class Location(NamedTuple):
     tenant: str
     token: str | None
     """The token of the service, if it needs one."""
-
-    @property
-    def is_service(self) -> bool:
-        """Whether the bandits are those of a service."""
-        return self.url.startswith(("http://", "https://"))
 
 
 @contextmanager
@@ -100,7 +104,7 @@ def open_bandits(
         location: Where they are.
         create: Whether to create a storage that does not exist.
     """
-    if location.is_service:
+    if is_service(location.url):
         if location.tenant != NOBODY:
             raise SpecError(
                 "--tenant is for storages; a service shows the bandits of the token's tenant"

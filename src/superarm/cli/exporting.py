@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from superarm.core.errors import SpecError
+from superarm.live.export import Layout
 from superarm.live.tables import Export, Format
 
-from .bandits import load_stored_bandit, open_storage
+from .bandits import is_service, load_stored_bandit, open_storage
 
 ExportFormat = Literal["csv", "parquet", "open-bandit"]
 
@@ -32,17 +33,18 @@ def export_journal(
             layout of the Open Bandit Dataset.
         features: Whether to write the features of arms, too.
     """
-    if url.startswith(("http://", "https://")):
+    if is_service(url):
         raise SpecError(
             f"{url} is a service, which writes no files; export where its storage is: "
             "--storage sqlite:///FILE (after the service has stopped) or postgresql://…"
         )
     file_format: Format = "parquet" if export_format == "parquet" else "csv"
+    layout: Layout = "open-bandit" if export_format == "open-bandit" else "flat"
     with open_storage(url) as storage:
         bandit = load_stored_bandit(name, storage, tenant)
         return bandit.export(
             folder,
             file_format=file_format,
-            layout="open-bandit" if export_format == "open-bandit" else "flat",
+            layout=layout,
             features=features,
         )

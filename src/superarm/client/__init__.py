@@ -8,8 +8,8 @@ moves to a service by one line:
 
     ``bandit = Client("http://127.0.0.1:8642").create_bandit("menu", spec=policy)``
 
-A request that fails on its way is sent again if that is safe: an ask or a tell has an id, so that it
-counts once. A refit or a switch is sent once.
+A request that fails on its way is sent again. That is safe: an ask, a tell, a refit, a challenger and a
+switch have ids, so that each counts once.
 """
 
 from .client import Client as Client

@@ -65,7 +65,7 @@ class RemoteBandit(Displayable, BanditVerbs):
             "arms": self._arms_body(arms),
             "structure": to_json(structure),
             "time": _finite_or_none(time, "time"),
-            "decision_id": uuid4().hex if decision_id is None else decision_id,
+            "decision_id": _id_or_new(decision_id),
             "deferred": deferred,
         }
         answer = self._request("POST", "decisions", body)
@@ -101,8 +101,8 @@ class RemoteBandit(Displayable, BanditVerbs):
         time: float | None = None,
         observation_id: str | None = None,
     ) -> bool:
-        number = uuid4().hex if observation_id is None else observation_id
-        body = _rewards_body(rewards, noise_variance, number)
+        observation_id = _id_or_new(observation_id)
+        body = _rewards_body(rewards, noise_variance, observation_id)
         body["arms"] = self._arms_body(arms)
         body["time"] = _finite_or_none(time, "time")
         answer = self._request("POST", "observations", body)
@@ -130,7 +130,7 @@ class RemoteBandit(Displayable, BanditVerbs):
         self._spec = None
 
     def refit(self, *, request_id: str | None = None) -> Refit:
-        key = uuid4().hex if request_id is None else request_id
+        key = _id_or_new(request_id)
         answer = self._request("POST", "refit", idempotency_key=key)
         return decode_refit(answer)
 
@@ -141,7 +141,7 @@ class RemoteBandit(Displayable, BanditVerbs):
             self._request("DELETE", "challenger")
             return
         challenger = BanditSpec.from_user(spec, default=self.spec)
-        key = uuid4().hex if request_id is None else request_id
+        key = _id_or_new(request_id)
         body = {"spec": challenger.as_json()}
         self._request("PUT", "challenger", body, idempotency_key=key)
 
@@ -160,7 +160,7 @@ class RemoteBandit(Displayable, BanditVerbs):
         return decode_report(answer)
 
     def switch(self, *, request_id: str | None = None) -> None:
-        key = uuid4().hex if request_id is None else request_id
+        key = _id_or_new(request_id)
         self._request("POST", "challenger/switch", idempotency_key=key)
         self._spec = None
 
@@ -223,8 +223,8 @@ class RemoteBandit(Displayable, BanditVerbs):
     def _decision_request(
         self, method: str, decision: Answer | str, subpath: str, body: Any = None
     ) -> Any:
-        number = decision.id if isinstance(decision, Answer) else decision
-        path = url_path("v1", "decisions", number)
+        decision_id = decision.id if isinstance(decision, Answer) else decision
+        path = url_path("v1", "decisions", decision_id)
         if subpath:
             path = f"{path}/{subpath}"
         query = {"bandit": self.name}
@@ -239,6 +239,11 @@ class RemoteBandit(Displayable, BanditVerbs):
         offered = as_arms(arms, self._spec, None)
         ids = [plain_id(arm) for arm in offered.ids]
         return {"ids": ids, "features": offered.features.tolist()}
+
+
+def _id_or_new(value: str | None) -> str:
+    """An id that the service checks. A request that is sent again has the same one."""
+    return uuid4().hex if value is None else value
 
 
 def _rewards_body(

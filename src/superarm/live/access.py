@@ -6,7 +6,7 @@ import time as clock
 from collections.abc import Iterable
 from hashlib import sha256
 from secrets import token_urlsafe
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from superarm.core.errors import InputError
 
@@ -14,9 +14,10 @@ from .bandits import NOBODY
 from .journal import TokenRow
 from .names import require_name
 
-SCOPES = ("read", "ask", "tell", "admin")
+TokenScope = Literal["read", "ask", "tell", "admin"]
 """What a token may allow. ``admin`` creates and changes bandits and tokens."""
-DEFAULT_SCOPES = ("read", "ask", "tell")
+SCOPES: tuple[TokenScope, ...] = get_args(TokenScope)
+DEFAULT_SCOPES: tuple[TokenScope, ...] = ("read", "ask", "tell")
 """What a token allows by default."""
 
 

@@ -21,7 +21,7 @@ class AgeLimit:
 
     def __init__(self) -> None:
         self._offset = clock.time() - clock.monotonic()  # of the two clocks
-        self._jumped = -math.inf  # by the second clock
+        self._jump_time = -math.inf  # of the last jump, by the second clock
 
     def oldest(self, max_age: float) -> float:
         """When the oldest decision was taken that is not too old, in seconds since 1970.
@@ -35,13 +35,13 @@ class AgeLimit:
         jump = offset - self._offset
         self._offset = offset
         if jump > max(_SMALLEST_JUMP, min(_LARGEST_JUMP, max_age / 2)):
-            self._jumped = steady_now
+            self._jump_time = steady_now
             _log.warning(
                 "the clock jumped forward by %.0f s; no decision is abandoned because of its age for "
                 "%.0f s",
                 jump,
                 max_age,
             )
-        if steady_now - self._jumped < max_age:
+        if steady_now - self._jump_time < max_age:
             return -math.inf
         return now - max_age

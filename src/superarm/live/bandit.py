@@ -105,15 +105,19 @@ class Bandit(Displayable, BanditVerbs):
         decision_id: str | None = None,
         deferred: bool = False,
     ) -> Answer:
-        number = as_id_or_new(decision_id)
+        decision_id = as_id_or_new(decision_id)
         with self._current.locked() as fold:
-            earlier = self._current.find_event(fold, decided_key(number))
+            earlier = self._current.find_event(fold, decided_key(decision_id))
             offered = self._encode_offered(fold, arms, earlier)
             ask = Ask.of(
-                number, offered, structure=structure, time=time, deferred=deferred
+                decision_id,
+                offered,
+                structure=structure,
+                time=time,
+                deferred=deferred,
             )
             if earlier is not None:
-                check_same(earlier, ask.request, f"decision {number!r}")
+                check_same(earlier, ask.request, f"decision {decision_id!r}")
                 record = fold.reader.decision(earlier)
                 durable = self._journal.barrier()
             else:
@@ -130,7 +134,7 @@ class Bandit(Displayable, BanditVerbs):
         decision = fold.decide(offer)
         key = decided_key(ask.decision_id)
         body = decided_body(ask, fold, offer, decision)
-        event = fold.next_event(Kind.DECIDED, key, body)
+        event = fold.next_event(Kind.DECIDED, body, key)
         durable = self._current.record(fold, event, ask.arms)
         record = DecisionRecord(ask.decision_id, offer, decision, event.time)
         return record, durable
@@ -204,7 +208,7 @@ class Bandit(Displayable, BanditVerbs):
             if earlier is not None:
                 check_same(earlier, body, f"rewards of decision {tell.decision!r}")
                 return self._no_change()
-            event = fold.next_event(Kind.OBSERVED, key, body)
+            event = fold.next_event(Kind.OBSERVED, body, key)
             return Receipt(True, self._current.record(fold, event))
 
     @retry_if_stale
@@ -217,9 +221,9 @@ class Bandit(Displayable, BanditVerbs):
         time: float | None = None,
         observation_id: str | None = None,
     ) -> bool:
-        number = as_id_or_new(observation_id)
+        observation_id = as_id_or_new(observation_id)
         with self._current.locked() as fold:
-            key = history_key(number)
+            key = history_key(observation_id)
             earlier = self._current.find_event(fold, key)
             offered = self._encode_offered(fold, arms, earlier)
             offer = Offer(step=fold.steps + 1, arms=offered.arms, time=time)
@@ -230,11 +234,11 @@ class Bandit(Displayable, BanditVerbs):
                 "feedback": to_json(feedback),
             }
             if earlier is not None:
-                check_same(earlier, request, f"observation {number!r}")
+                check_same(earlier, request, f"observation {observation_id!r}")
                 receipt = self._no_change()
             else:
                 body = {**request, "step": offer.step}
-                event = fold.next_event(Kind.HISTORY, key, body)
+                event = fold.next_event(Kind.HISTORY, body, key)
                 receipt = Receipt(True, self._current.record(fold, event, offered))
         return receipt.wait()
 
@@ -258,7 +262,7 @@ class Bandit(Displayable, BanditVerbs):
 
     def _record_abandoned(self, fold: Fold, decision_id: str) -> Future[None]:
         key = abandoned_key(decision_id)
-        event = fold.next_event(Kind.ABANDONED, key, {"decision": decision_id})
+        event = fold.next_event(Kind.ABANDONED, {"decision": decision_id}, key)
         return self._current.record(fold, event)
 
     @retry_if_stale
@@ -270,7 +274,7 @@ class Bandit(Displayable, BanditVerbs):
             if open_decision is not None and open_decision.deferred:
                 key = activated_key(decision_id)
                 body = {"decision": decision_id}
-                event = fold.next_event(Kind.ACTIVATED, key, body)
+                event = fold.next_event(Kind.ACTIVATED, body, key)
                 receipt = Receipt(True, self._current.record(fold, event))
             else:
                 receipt = self._no_change()
@@ -282,7 +286,7 @@ class Bandit(Displayable, BanditVerbs):
     def name_arms(self, arms: Any) -> None:
         with self._current.locked() as fold:
             named = self._encode_offered(fold, arms)
-            event = fold.numbered_event(Kind.NAMED, {"arms": named.hash})
+            event = fold.next_event(Kind.NAMED, {"arms": named.hash})
             durable = self._current.record(fold, event, named)
         durable.result()
 
@@ -308,7 +312,7 @@ class Bandit(Displayable, BanditVerbs):
     ) -> None:
         with self._current.locked() as fold:
             self._journal.flush()  # the new policy learns from durable events
-            event = fold.numbered_event(kind, body, key)
+            event = fold.next_event(kind, body, key)
             try:
                 durable = self._current.record(fold, event)
             except BaseException:
@@ -335,7 +339,7 @@ class Bandit(Displayable, BanditVerbs):
                 check_same(request.earlier, body, f"challenger {request_id!r}")
                 durable = self._journal.barrier()
             else:
-                event = fold.numbered_event(Kind.CHALLENGED, body, request.key)
+                event = fold.next_event(Kind.CHALLENGED, body, request.key)
                 durable = self._current.record(fold, event)
         durable.result()
 
@@ -345,8 +349,6 @@ class Bandit(Displayable, BanditVerbs):
         reward_range: tuple[float, float] | None = None,
         level: float = 0.95,
     ) -> ShadowReport:
-        # The first report folds the journal from its first event, later ones only what is new.
-        # Asks and tells do not wait for it.
         stated_range = as_reward_range(reward_range)
         check_level(level)
         with self._current.locked() as fold:
@@ -454,7 +456,6 @@ class Bandit(Displayable, BanditVerbs):
         return Forecast(arms=ids, mean=beliefs.mean, std=beliefs.std)
 
     def explain(self, decision: Answer | str) -> Explanation:
-        # It takes as long as loading without a snapshot.
         decision_id = decision_id_of(decision)
         return explain(self._separate_journal(), decision_id)
 

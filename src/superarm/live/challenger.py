@@ -83,9 +83,9 @@ class Challenger:
         chosen = record.decision
         policy = self._fold.policy
         rng = stream(self.challenge.spec.seed, SHADOW, offer.step)
-        own = policy.decide(offer, rng)
-        is_certain = own.propensity == 1.0
-        agrees = set(own.positions.tolist()) == set(chosen.positions.tolist())
+        alternative = policy.decide(offer, rng)
+        is_certain = alternative.propensity == 1.0
+        agrees = set(alternative.positions.tolist()) == set(chosen.positions.tolist())
         probability: float | None = None
         if is_certain:
             probability = float(agrees)
@@ -99,12 +99,12 @@ class Challenger:
             is_certain=is_certain,
             unseen=set(chosen.positions.tolist()),
         )
-        self._check_support(comparison, offer, own)
-        self._predict(comparison, offer, chosen, own)
+        self._check_support(comparison, offer, alternative)
+        self._predict(comparison, offer, chosen, alternative)
         self._comparisons[record.id] = comparison
 
     def _check_support(
-        self, comparison: Comparison, offer: Offer, own: Decision
+        self, comparison: Comparison, offer: Offer, alternative: Decision
     ) -> None:
         """Find the largest possible weight, or what keeps the decision from having one."""
         acting: object = self._acting
@@ -119,14 +119,18 @@ class Challenger:
             # Its propensity of its own choice is known, but perhaps not of the challenger's.
             comparison.obstacle = Obstacle.UNKNOWN_PROPENSITY
         else:
-            least = acting.least_propensity(offer, own.positions)
+            least = acting.least_propensity(offer, alternative.positions)
             if least > 0.0:
                 comparison.largest_weight = 1.0 / least
             else:
                 comparison.obstacle = Obstacle.NO_SUPPORT
 
     def _predict(
-        self, comparison: Comparison, offer: Offer, chosen: Decision, own: Decision
+        self,
+        comparison: Comparison,
+        offer: Offer,
+        chosen: Decision,
+        alternative: Decision,
     ) -> None:
         """Predict the rewards of both choices, where the challenger predicts rewards."""
         policy = self._fold.policy
@@ -134,7 +138,7 @@ class Challenger:
             return
         mean = policy.beliefs(offer).mean
         if comparison.is_certain:
-            comparison.expected = float(mean[own.positions].sum())
+            comparison.expected = float(mean[alternative.positions].sum())
         elif isinstance(policy, KnownPropensity):
             inclusion = policy.inclusion(offer)
             if inclusion is not None:

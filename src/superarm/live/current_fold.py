@@ -15,7 +15,7 @@ from .decisions import DecisionRecord, no_decision
 from .event_keys import decided_key
 from .events import Event
 from .fold import Fold
-from .journal import StaleOwnerError
+from .journal import stale_owner
 from .snapshots import load_fold, take_snapshot
 
 EVENTS_PER_SNAPSHOT = 1000
@@ -84,7 +84,7 @@ class CurrentFold:
         event = self._journal.event(key)
         if event is not None and event.seq > fold.seq:
             self._fold = None
-            raise StaleOwnerError("another process has appended to this bandit")
+            raise stale_owner()
         return event
 
     def decision(self, fold: Fold, decision_id: str) -> DecisionRecord:

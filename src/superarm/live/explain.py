@@ -267,8 +267,11 @@ def _with_constant(offer: Offer, column: int, value: float) -> Offer:
 
 def _has_fixed_arms(policy: object) -> bool:
     """Whether arms are identified by their number, so that features cannot be changed."""
-    posterior: Any = getattr(index_policy_of(policy), "posterior", None)
-    return posterior is not None and "arms" in posterior.parameters()
+    learner = index_policy_of(policy)
+    if learner is None:
+        return False
+    posterior: Any = learner.posterior
+    return "arms" in posterior.parameters()
 
 
 def _column_names(fold: Fold, width: int) -> Sequence[str]:

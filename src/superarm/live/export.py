@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from superarm.core.tables import Encoding
 
@@ -15,7 +15,7 @@ from .open_bandit import export_open_bandit
 from .tables import Export, Format
 
 Layout = Literal["flat", "open-bandit"]
-LAYOUTS = ("flat", "open-bandit")
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 
 def export_journal(

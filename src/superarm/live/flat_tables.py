@@ -66,6 +66,8 @@ HISTORY = (
     Column("reward", Type.NUMBER),
     Column("noise_variance", Type.NUMBER),
 )
+ARMS = (Column("offer", Type.TEXT), Column("arm", Type.TEXT))
+"""One column for each feature follows."""
 
 
 def export_flat(
@@ -90,9 +92,8 @@ def export_flat(
         history = tables.open("history", HISTORY)
         arms = None
         if feature_names is not None:
-            columns = [Column("offer", Type.TEXT), Column("arm", Type.TEXT)]
-            columns += numbers(f"feature_{name}" for name in feature_names)
-            arms = _ArmsTable(tables.open("arms", columns))
+            features = numbers(f"feature_{name}" for name in feature_names)
+            arms = _ArmsTable(tables.open("arms", [*ARMS, *features]))
         for outcome in Outcomes(journal, last):
             _write_decision(decisions, outcome)
             _write_choices(choices, outcome)
@@ -182,7 +183,7 @@ class _ArmsTable:
         if short_hash in self._written:
             return
         self._written.add(short_hash)
-        width = len(self._table.columns) - 2
+        width = len(self._table.columns) - len(ARMS)
         if arms.features.shape[1] != width:
             raise InputError(
                 f"offers have {width} features and {arms.features.shape[1]} features; one table cannot "

@@ -81,28 +81,21 @@ class Fold:
         for event in self.journal.events(after=self.seq):
             self.apply(event)
 
-    def next_event(self, kind: Kind, key: str, body: Mapping[str, Any]) -> Event:
+    def next_event(
+        self, kind: Kind, body: Mapping[str, Any], key: str | None = None
+    ) -> Event:
         """The event that may be applied next.
 
         Args:
             kind: What happened.
-            key: What identifies it.
             body: Plain JSON.
+            key: What identifies it; ``None``: its number does.
         """
+        seq = self.seq + 1
+        if key is None:
+            key = f"{kind}/{seq}"
         now = max(clock.time(), self.time)  # a clock may jump back, events do not
-        return Event(seq=self.seq + 1, key=key, kind=kind, time=now, body=body)
-
-    def numbered_event(
-        self, kind: Kind, body: Mapping[str, Any], key: str | None = None
-    ) -> Event:
-        """The next event. Without a key from outside, its number identifies it.
-
-        Args:
-            kind: What happened.
-            body: Plain JSON.
-            key: What identifies it, where a request has an id.
-        """
-        return self.next_event(kind, key or f"{kind}/{self.seq + 1}", body)
+        return Event(seq=seq, key=key, kind=kind, time=now, body=body)
 
     def apply(self, event: Event) -> None:
         """Fold the next event.
@@ -191,7 +184,8 @@ class Fold:
             policy: Another policy that decides; ``None``: that of the bandit.
         """
         rng = stream(self.spec.seed, DECIDE, offer.step)
-        return (policy or self.policy).decide(offer, rng)
+        decider = self.policy if policy is None else policy
+        return decider.decide(offer, rng)
 
     def awaits_all_rewards(self, decision_id: str) -> bool:
         """Whether a decision awaits all of its rewards: then the journal has none of them.

@@ -18,7 +18,7 @@ from threading import Condition, Thread
 
 from superarm.core.errors import SuperarmError
 
-from .journal import Append, Journal, StaleOwnerError, StorageError
+from .journal import Append, Journal, StaleOwnerError, StorageError, stale_owner
 
 _MOST_TOGETHER = 4096
 """Appends in one transaction, at most: a larger one delays those who wait first."""
@@ -114,8 +114,7 @@ class GroupCommit:
     def _store(self, group: Sequence[_QueuedAppend]) -> None:
         if not any(_has_content(queued.append) for queued in group):
             # Barriers alone: what they wait for is durable, so a full disk is no obstacle.
-            for queued in group:
-                queued.durable.set_result(None)
+            _acknowledge(group)
             return
         try:
             self._journal.append([queued.append for queued in group])
@@ -129,16 +128,14 @@ class GroupCommit:
         else:
             self.count += 1
             self.appended += len(group)
-            for queued in group:
-                queued.durable.set_result(None)
+            _acknowledge(group)
 
     def _store_by_bandit(self, group: Sequence[_QueuedAppend]) -> None:
         by_bandit: dict[int, list[_QueuedAppend]] = {}
         for queued in group:
             by_bandit.setdefault(queued.append.bandit, []).append(queued)
         if len(by_bandit) == 1:
-            message = "another process has taken this bandit over; load it again"
-            self._fail(group, StaleOwnerError(message))
+            self._fail(group, stale_owner())
             return
         for part in by_bandit.values():
             self._store(part)
@@ -160,6 +157,11 @@ class GroupCommit:
                 self._queue.remove(queued)
         for queued in [*group, *still_queued]:
             queued.durable.set_exception(error)
+
+
+def _acknowledge(group: Sequence[_QueuedAppend]) -> None:
+    for queued in group:
+        queued.durable.set_result(None)
 
 
 def _has_content(append: Append) -> bool:

@@ -9,7 +9,7 @@ from superarm.core.errors import InputError
 
 from .answers import Answer
 
-_LONGEST = 200  # characters
+LONGEST_ID = 200  # characters
 
 
 def as_id(value: Any) -> str:
@@ -18,9 +18,9 @@ def as_id(value: Any) -> str:
     Args:
         value: The id.
     """
-    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST:
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_ID:
         raise InputError(
-            f"an id must be text of 1 to {_LONGEST} characters, got {value!r:.60}"
+            f"an id must be text of 1 to {LONGEST_ID} characters, got {value!r:.60}"
         )
     if not value.isprintable() or "/" in value or value in (".", ".."):
         raise InputError(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from .bandit_journal import BanditJournal
-from .decisions import DecisionRecord, Status, decision_status
+from .decisions import DecisionRecord, Status, decision_status, value_at
 from .event_reader import EventReader, feedback_of
 from .events import Event, Kind
 
@@ -119,9 +119,7 @@ def _is_in(
 def _insert_rewards(database: sqlite3.Connection, event: Event) -> None:
     feedback = feedback_of(event)
     for place, position in enumerate(feedback.positions.tolist()):
-        noise = None
-        if feedback.noise_variance is not None:
-            noise = float(feedback.noise_variance[place])
+        noise = value_at(feedback.noise_variance, place)
         reward = float(feedback.rewards[place])
         # Of a reward that may be recorded twice, the first counts.
         database.execute(

@@ -86,9 +86,9 @@ class PostgresJournal(SQLJournal, Membership):
             except UniqueViolation:
                 raise bandit_exists(name) from None
             assert row is not None
-            number: int = row[0]
-            _copy_events(connection, [Append(number, [first])])
-        return BanditRow(number, tenant, name, first.time)
+            bandit: int = row[0]
+            _copy_events(connection, [Append(bandit, [first])])
+        return BanditRow(bandit, tenant, name, first.time)
 
     # --- tokens ----------------------------------------------------------------------------
 
@@ -118,7 +118,9 @@ class PostgresJournal(SQLJournal, Membership):
             def last_seq(bandit: int) -> int:
                 cursor = connection.execute(_translated(LAST_SEQ), (bandit,))
                 row = cursor.fetchone()
-                return 0 if row is None else row[0] or 0
+                assert row is not None  # an aggregate has one row
+                last: int = row[0]
+                return last
 
             check_numbers(appends, last_seq)
             _insert_blobs(connection, appends)

@@ -13,7 +13,8 @@ from .events import Event, Kind
 from .journal import SCHEMA, BanditRow, Journal, Snapshot, TokenRow, too_new
 from .journal_check import find_problems
 
-LAST_SEQ = "SELECT max(seq) FROM events WHERE bandit = ?"
+LAST_SEQ = "SELECT coalesce(max(seq), 0) FROM events WHERE bandit = ?"
+"""Returns the number of the last event of a bandit; 0 if there is none."""
 _PAGE = 1000  # events read at a time
 _KINDS = frozenset(Kind)
 
@@ -107,7 +108,8 @@ class SQLJournal(Journal, ABC):
 
     def last_seq(self, bandit: int) -> int:
         rows = self._rows(LAST_SEQ, (bandit,))
-        return rows[0][0] or 0
+        last: int = rows[0][0]
+        return last
 
     def event(self, bandit: int, key: str) -> Event | None:
         query = (

@@ -87,10 +87,10 @@ class SQLiteJournal(SQLJournal):
                 )
             except sqlite3.IntegrityError:
                 raise bandit_exists(name) from None
-            number = cursor.lastrowid
-            assert number is not None
-            _insert_events(connection, Append(number, [first]))
-        return BanditRow(number, tenant, name, first.time)
+            bandit = cursor.lastrowid
+            assert bandit is not None
+            _insert_events(connection, Append(bandit, [first]))
+        return BanditRow(bandit, tenant, name, first.time)
 
     # --- tokens ----------------------------------------------------------------------------
 
@@ -118,7 +118,9 @@ class SQLiteJournal(SQLJournal):
         with self._transaction() as connection:
 
             def last_seq(bandit: int) -> int:
-                return connection.execute(LAST_SEQ, (bandit,)).fetchone()[0] or 0
+                row = connection.execute(LAST_SEQ, (bandit,)).fetchone()
+                last: int = row[0]
+                return last
 
             check_numbers(appends, last_seq)
             try:

@@ -18,11 +18,39 @@ from typing import NamedTuple
 
 from superarm.core.errors import StateError
 
-_HEADER_BYTES = 32
-_FRAME_HEADER_BYTES = 24
 _BIG_ENDIAN_MAGIC = 0x377F0683  # of a log with big-endian checksums
 _LARGEST_PAGE = 65_536  # bytes, written as 1
 _WORD = 0xFFFFFFFF
+_LOG_HEADER = struct.Struct(">IIII8sII")
+_FRAME_HEADER = struct.Struct(">II8sII")
+_SUMMED_OF_LOG_HEADER = 24  # bytes that its checksum covers
+_SUMMED_OF_FRAME_HEADER = 8  # bytes that its checksum covers; those of the page follow
+
+
+class _LogHeader(NamedTuple):
+    magic: int
+    version: int
+    page_bytes: int
+    checkpoint: int
+    salts: bytes
+    first_sum: int
+    second_sum: int
+
+    @property
+    def checksum(self) -> tuple[int, int]:
+        return self.first_sum, self.second_sum
+
+
+class _FrameHeader(NamedTuple):
+    page: int
+    pages_after_commit: int  # 0 where no commit ends
+    salts: bytes
+    first_sum: int
+    second_sum: int
+
+    @property
+    def checksum(self) -> tuple[int, int]:
+        return self.first_sum, self.second_sum
 
 
 class _Frame(NamedTuple):
@@ -47,7 +75,8 @@ def check_log(database: Path) -> None:
     dropped = [frame for frame in _frames(content, page_bytes) if not frame.is_valid]
     lost_commits = 0
     for frame, following in pairwise(dropped):
-        lost_commits += frame.is_commit and following.continues
+        if frame.is_commit and following.continues:
+            lost_commits += 1
     if lost_commits:
         start = dropped[0].start
         raise StateError(
@@ -66,26 +95,33 @@ def _page_bytes(database: Path) -> int:
 
 def _frames(content: bytes, page_bytes: int) -> Iterator[_Frame]:
     """All frames of a log; those of before it was started anew have other salts."""
-    frame_bytes = _FRAME_HEADER_BYTES + page_bytes
+    frame_bytes = _FRAME_HEADER.size + page_bytes
     last_start = len(content) - frame_bytes
-    if page_bytes == 0 or last_start < _HEADER_BYTES:
+    if page_bytes == 0 or last_start < _LOG_HEADER.size:
         return
-    header = struct.unpack_from(">IIIIIIII", content)
-    order = ">" if header[0] == _BIG_ENDIAN_MAGIC else "<"
-    before = _checksum(content[:24], order, (0, 0))
-    is_valid = before == header[6:]
-    salts = content[16:24] if is_valid else content[40:48]  # else of the first frame
-    for start in range(_HEADER_BYTES, last_start + 1, frame_bytes):
-        has_salts = content[start + 8 : start + 16] == salts
-        checksum = _checksum(content[start : start + 8], order, before)
-        page = content[start + _FRAME_HEADER_BYTES : start + frame_bytes]
+    log_header = _LogHeader(*_LOG_HEADER.unpack_from(content))
+    order = ">" if log_header.magic == _BIG_ENDIAN_MAGIC else "<"
+    before = _checksum(content[:_SUMMED_OF_LOG_HEADER], order, (0, 0))
+    is_valid = before == log_header.checksum
+    salts = log_header.salts
+    if not is_valid:
+        salts = _frame_header(content, _LOG_HEADER.size).salts
+    for start in range(_LOG_HEADER.size, last_start + 1, frame_bytes):
+        header = _frame_header(content, start)
+        summed_header = content[start : start + _SUMMED_OF_FRAME_HEADER]
+        page = content[start + _FRAME_HEADER.size : start + frame_bytes]
+        checksum = _checksum(summed_header, order, before)
         checksum = _checksum(page, order, checksum)
-        before = struct.unpack_from(">II", content, start + 16)
-        continues = has_salts and checksum == before
+        has_salts = header.salts == salts
+        continues = has_salts and checksum == header.checksum
         is_valid = is_valid and continues
-        _, pages_after_commit = struct.unpack_from(">II", content, start)
-        is_commit = has_salts and pages_after_commit > 0
+        is_commit = has_salts and header.pages_after_commit > 0
         yield _Frame(start, is_commit, is_valid, continues)
+        before = header.checksum
+
+
+def _frame_header(content: bytes, start: int) -> _FrameHeader:
+    return _FrameHeader(*_FRAME_HEADER.unpack_from(content, start))
 
 
 def _checksum(data: bytes, order: str, before: tuple[int, int]) -> tuple[int, int]:

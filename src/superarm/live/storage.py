@@ -32,7 +32,7 @@ class Storage:
         self.journal = _open_journal(url, upgrade)
         self.commits = GroupCommit(self.journal)
         self.closed = False
-        # Nobody may call ``close``: then the file is released when nobody uses the storage.
+        # If nobody calls ``close``, the file is released once nobody uses the storage.
         self._finalizer = finalize(self, _release, self.commits, self.journal)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple, get_args
 
 from superarm.core.display import Displayable
 from superarm.core.errors import require_extra
@@ -18,7 +18,7 @@ from superarm.core.inputs import require_choice
 from superarm.core.states import atomic_file
 
 Format = Literal["csv", "parquet"]
-FORMATS = ("csv", "parquet")
+FORMATS: tuple[Format, ...] = get_args(Format)
 ROW_GROUP = 10_000
 """Rows that are in memory at a time."""
 

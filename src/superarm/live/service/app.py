@@ -35,8 +35,8 @@ from .description import (
 )
 from .guard import Guard
 from .handover import Handover, connect_others
-from .metrics import Measured
-from .problems import Refusal, add_handlers
+from .metrics import RequestMeter
+from .problems import Refusal, add_handlers, retry_headers
 from .settings import Settings
 
 _ROUTES = (
@@ -64,7 +64,6 @@ def create_app(storage: Storage, settings: Settings | None = None) -> FastAPI:
     """
     chosen = settings or Settings()
     service = Service(storage, chosen)
-
     owners = service.owners
     others = None if owners is None else connect_others()
 
@@ -85,7 +84,7 @@ def create_app(storage: Storage, settings: Settings | None = None) -> FastAPI:
     app.state.service = service
     if owners is not None and others is not None:
         app.add_middleware(Handover, owners=owners, service=service, http=others)
-    app.add_middleware(Measured, metrics=service.metrics)
+    app.add_middleware(RequestMeter, metrics=service.metrics)
     app.add_middleware(Guard, settings=chosen)
     return app
 
@@ -157,4 +156,5 @@ def _add_health(app: FastAPI) -> None:
 
 
 def _not_ready(detail: str) -> Refusal:
-    return Refusal(HTTPStatus.SERVICE_UNAVAILABLE, detail, {"Retry-After": "1"})
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    return Refusal(status, detail, retry_headers(status))

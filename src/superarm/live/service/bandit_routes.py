@@ -78,7 +78,8 @@ def change_spec(
     """Change what a bandit is made of. The new policy learns everything that was observed so far."""
     found = service.hub.bandit(caller.tenant, bandit)
     spec = from_request(BanditSpec.from_json, body.spec)
-    found.respecify(require_width(spec, service.limits))
+    require_width(spec, service.limits)
+    found.respecify(spec)
     return bandit_body(found)
 
 

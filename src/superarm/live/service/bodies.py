@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from superarm.live.access import TokenScope
+from superarm.live.ids import LONGEST_ID
 from superarm.live.names import NAME
 
 MOST_LEVELS = 64
@@ -36,7 +38,7 @@ def _children(value: Any) -> list[Any]:
 FlatJson = Annotated[Any, AfterValidator(_require_flat)]
 FlatTable = Annotated[dict[str, Any], AfterValidator(_require_flat)]
 Name = Annotated[str, Field(pattern=f"^{NAME}$")]
-Id = Annotated[str, Field(min_length=1, max_length=200, pattern="^[^/]+$")]
+Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, pattern="^[^/]+$")]
 ArmId = str | int
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Rewards = Annotated[dict[str, Number], Field(min_length=1)]
@@ -290,7 +292,7 @@ class NewToken(Body):
     """A token to create, for the tenant of the caller."""
 
     name: Name
-    scopes: list[Literal["read", "ask", "tell", "admin"]] = Field(min_length=1)
+    scopes: list[TokenScope] = Field(min_length=1)
 
 
 class Token(Body):

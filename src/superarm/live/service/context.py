@@ -11,19 +11,21 @@ from anyio.to_thread import run_sync
 from fastapi import Depends, Header, Request
 
 from superarm.core.errors import InputError, StateError
-from superarm.live.access import Caller
+from superarm.live.access import Caller, TokenScope
+from superarm.live.ids import LONGEST_ID
 from superarm.live.journal import Membership
 from superarm.live.storage import Storage
 
+from .concurrency import ConcurrencyLimit
 from .description import bearer
-from .gate import SUBSCRIPTION_KEY, Gate, RateLimit
+from .gate import SUBSCRIPTION_KEY, Gate
 from .hub import Hub
 from .metrics import Metrics
 from .owners import Owners
 from .problems import Refusal
+from .rate_limit import RateLimit
 from .settings import Settings
 from .stream_slots import StreamSlots
-from .turns import Turns
 
 _LOOKUP_THREADS = 16
 _STREAM_THREADS = 16
@@ -39,26 +41,26 @@ class Service:
     """
 
     def __init__(self, storage: Storage, settings: Settings) -> None:
-        needs_token = not settings.is_loopback or bool(storage.journal.tokens())
-        if needs_token and not storage.journal.tokens():
+        journal = storage.journal
+        has_tokens = bool(journal.tokens())
+        if not settings.is_loopback and not has_tokens:
             raise InputError(
                 f"{settings.host} can be reached from other machines, so the service needs tokens; create "
-                f"one with `superarm token create NAME --storage {storage.journal.url}`, or listen on 127.0.0.1"
+                f"one with `superarm token create NAME --storage {journal.url}`, or listen on 127.0.0.1"
             )
         limits = settings.limits
         rate = limits.requests_per_second
         self.storage = storage
         self.limits = limits
-        self.gate = Gate(storage.journal, needs_token)
+        self.gate = Gate(journal, needs_token=has_tokens)
         self.rates = None if rate is None else RateLimit(rate)
         self.hub = Hub(storage, limits)
-        journal = storage.journal
         self.owners = None
         if isinstance(journal, Membership):
             self.owners = Owners(journal, settings.own_address)
         self.metrics = Metrics(self.hub)
         self.are_metrics_open = settings.is_loopback or settings.open_metrics
-        self.turns = Turns(limits.threads_per_tenant)
+        self.concurrency = ConcurrencyLimit(limits.threads_per_tenant)
         self.streams = StreamSlots(limits.streams, limits.streams_per_tenant)
         # Threads of their own: requests that hold all others do not delay these.
         self.lookup_threads = CapacityLimiter(_LOOKUP_THREADS)
@@ -129,7 +131,7 @@ async def identify(
 AnyCaller = Annotated[Caller, Depends(identify)]
 
 
-def require_scope(caller: Caller, *scopes: str) -> None:
+def require_scope(caller: Caller, *scopes: TokenScope) -> None:
     """Refuse a caller whose token allows none of some scopes.
 
     Args:
@@ -141,8 +143,8 @@ def require_scope(caller: Caller, *scopes: str) -> None:
         raise Refusal(HTTPStatus.FORBIDDEN, f"this token does not allow {allowed}")
 
 
-def needs(scope: str) -> Callable[..., AsyncIterator[Caller]]:
-    """A dependency that admits callers with a scope, when it is their turn.
+def needs(scope: TokenScope) -> Callable[..., AsyncIterator[Caller]]:
+    """A dependency that admits callers with a scope, once they may run.
 
     Args:
         scope: What the caller's token must allow.
@@ -151,7 +153,7 @@ def needs(scope: str) -> Callable[..., AsyncIterator[Caller]]:
     async def admit(service: ServiceDep, caller: AnyCaller) -> AsyncIterator[Caller]:
         require_scope(caller, scope)
         service.count_requests(caller.tenant)
-        async with service.turns.turn(caller.tenant):
+        async with service.concurrency.slot(caller.tenant):
             yield caller
 
     return admit
@@ -165,12 +167,12 @@ async def admit_batch(service: ServiceDep, caller: AnyCaller) -> AsyncIterator[C
         caller: Who sent the request.
     """
     require_scope(caller, "tell")
-    async with service.turns.turn(caller.tenant):
+    async with service.concurrency.slot(caller.tenant):
         yield caller
 
 
 async def admit_stream(service: ServiceDep, caller: AnyCaller) -> Caller:
-    """Admit callers who read; a stream has a limit of its own and takes no turn.
+    """Admit callers who read; a stream has a limit of its own, and is no running request.
 
     Args:
         service: The service.
@@ -187,7 +189,9 @@ Teller = Annotated[Caller, Depends(needs("tell"))]
 Admin = Annotated[Caller, Depends(needs("admin"))]
 BatchTeller = Annotated[Caller, Depends(admit_batch)]
 StreamReader = Annotated[Caller, Depends(admit_stream)]
-IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", max_length=200)]
+IdempotencyKey = Annotated[
+    str | None, Header(alias="Idempotency-Key", max_length=LONGEST_ID)
+]
 
 
 def from_request(read: Callable[[Any], Result], value: Any) -> Result:

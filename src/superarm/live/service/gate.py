@@ -1,4 +1,4 @@
-"""Finds out who sent a request, and limits how many a second."""
+"""Finds out who sent a request."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import time as clock
 from http import HTTPStatus
 from threading import Lock
+from typing import NamedTuple
 
 from superarm.live.access import ANYBODY, Caller, hash_token
 from superarm.live.journal import Journal
@@ -18,19 +19,26 @@ SUBSCRIPTION_KEY = "Ocp-Apim-Subscription-Key"
 _CACHE_SECONDS = 5.0
 
 
+class _KnownCaller(NamedTuple):
+    """The caller that a token belonged to when it was looked up."""
+
+    checked: float  # by the monotonic clock
+    caller: Caller
+
+
 class Gate:
     """Finds out who sent a request.
 
     Args:
         journal: Where the tokens are.
-        needs_token: Whether a request without a token is refused even if there are no tokens.
+        needs_token: Whether a request without a token is refused. It always is once there are tokens.
     """
 
-    def __init__(self, journal: Journal, needs_token: bool) -> None:
+    def __init__(self, journal: Journal, *, needs_token: bool) -> None:
         self._journal = journal
         self._needs_token = needs_token
         self._lock = Lock()
-        self._seen: dict[str, tuple[float, Caller]] = {}  # by hash, with the time
+        self._known: dict[str, _KnownCaller] = {}  # by hash of the token
         self._looked_for_tokens = -math.inf
 
     def known_caller(
@@ -48,11 +56,10 @@ class Gate:
                 is_recent = now - self._looked_for_tokens < _CACHE_SECONDS
                 return ANYBODY if is_recent else None
             token = _require_token(authorization, subscription_key)
-            seen = self._seen.get(hash_token(token))
-        if seen is None:
+            known = self._known.get(hash_token(token))
+        if known is None or now - known.checked >= _CACHE_SECONDS:
             return None
-        checked, caller = seen
-        return caller if now - checked < _CACHE_SECONDS else None
+        return known.caller
 
     def caller(
         self, authorization: str | None, subscription_key: str | None = None
@@ -76,7 +83,7 @@ class Gate:
             raise _unauthorized("this token is unknown, or was removed")
         caller = Caller(row.tenant, frozenset(row.scopes.split()))
         with self._lock:
-            self._seen[token_hash] = (now, caller)
+            self._known[token_hash] = _KnownCaller(now, caller)
         return caller
 
     def _are_tokens_needed(self) -> bool:
@@ -93,7 +100,7 @@ class Gate:
     def forget(self) -> None:
         """Look every token up again, because one may have been created or removed."""
         with self._lock:
-            self._seen.clear()
+            self._known.clear()
             self._looked_for_tokens = -math.inf
 
 
@@ -114,41 +121,3 @@ def _token(authorization: str | None, subscription_key: str | None) -> str | Non
 def _unauthorized(detail: str) -> Refusal:
     headers = {"WWW-Authenticate": "Bearer"}
     return Refusal(HTTPStatus.UNAUTHORIZED, detail, headers)
-
-
-class RateLimit:
-    """Requests of each tenant: ``rate`` a second on average, and as many at once.
-
-    Args:
-        rate: Requests a second.
-    """
-
-    def __init__(self, rate: float) -> None:
-        self._rate = rate
-        self._most = max(rate, 1.0)
-        self._lock = Lock()
-        self._credits: dict[str, tuple[float, float]] = {}  # by tenant: time, credit
-
-    def take(self, tenant: str, requests: int = 1) -> None:
-        """Count requests, or refuse them.
-
-        More requests than the limit pass only together, as a batch, and only if nothing was used before;
-        the tenant then waits until they are paid off.
-
-        Args:
-            tenant: Who sent them.
-            requests: How many.
-        """
-        now = clock.monotonic()
-        needed = min(float(requests), self._most)
-        with self._lock:
-            earlier, credit = self._credits.get(tenant, (now, self._most))
-            credit = min(self._most, credit + (now - earlier) * self._rate)
-            if credit < needed:
-                seconds = (needed - credit) / self._rate
-                raise Refusal(
-                    HTTPStatus.TOO_MANY_REQUESTS,
-                    f"more than {self._rate:g} requests a second; wait {seconds:.2f} s",
-                    {"Retry-After": str(max(1, math.ceil(seconds)))},
-                )
-            self._credits[tenant] = (now, credit - requests)

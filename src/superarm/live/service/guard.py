@@ -64,13 +64,13 @@ class _LimitedBody:
     def __init__(self, receive: Receive, most_bytes: int) -> None:
         self._receive = receive
         self._most = most_bytes
-        self._left = most_bytes
+        self._remaining = most_bytes
 
     async def __call__(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.request":
-            self._left -= len(message.get("body", b""))
-            if self._left < 0:  # no Content-Length announced it
+            self._remaining -= len(message.get("body", b""))
+            if self._remaining < 0:  # no Content-Length announced it
                 status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
                 raise HTTPException(status, _too_large(self._most))
         return message

@@ -20,7 +20,7 @@ from superarm.live.event_keys import decided_key
 from .context import Service
 from .gate import SUBSCRIPTION_KEY
 from .owners import Owners
-from .problems import Refusal, problem
+from .problems import Refusal, problem, retry_headers
 
 if TYPE_CHECKING:
     import httpx
@@ -102,7 +102,7 @@ class Handover:
             return
         try:
             # A tenant whose requests are slow must not hold all connections to the owner.
-            async with self._service.turns.turn(bandit.tenant):
+            async with self._service.concurrency.slot(bandit.tenant):
                 response = await self._forward(address, scope, body)
         except Refusal as error:
             response = problem(error.status, error.detail, error.headers)
@@ -112,10 +112,11 @@ class Handover:
             return
         except self._network_error:
             # The owner may have acted: only the client knows whether a repetition counts once.
+            status = HTTPStatus.SERVICE_UNAVAILABLE
             response = problem(
-                HTTPStatus.SERVICE_UNAVAILABLE,
+                status,
                 "the process that owns this bandit did not answer; try again",
-                {"Retry-After": "1"},
+                retry_headers(status),
             )
         await response(scope, receive, send)
 

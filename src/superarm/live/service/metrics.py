@@ -50,7 +50,7 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class Measured:
+class RequestMeter:
     """An ASGI application in front of another, whose answers it counts.
 
     Args:
@@ -92,22 +92,26 @@ class _HubCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         commits = self._hub.storage.commits
-        gauges = {
-            "superarm_bandits_in_memory": ("Bandits in memory.", self._hub.count()),
-            "superarm_ready": ("1 once the journals are replayed.", self._hub.ready),
-            "superarm_queue_length": (
-                "Events that wait for a commit.",
-                commits.waiting(),
-            ),
-        }
-        for name, (text, value) in gauges.items():
-            yield GaugeMetricFamily(name, text, float(value))
-        counters = {
-            "superarm_commits": ("Transactions so far.", commits.count),
-            "superarm_committed_appends": (
-                "Events and snapshots that these stored.",
-                commits.appended,
-            ),
-        }
-        for name, (text, value) in counters.items():
-            yield CounterMetricFamily(name, text, float(value))
+        yield GaugeMetricFamily(
+            "superarm_bandits_in_memory",
+            "Bandits in memory.",
+            float(self._hub.count()),
+        )
+        yield GaugeMetricFamily(
+            "superarm_ready",
+            "1 once the journals are replayed.",
+            float(self._hub.ready),
+        )
+        yield GaugeMetricFamily(
+            "superarm_queue_length",
+            "Events that wait for a commit.",
+            float(commits.waiting()),
+        )
+        yield CounterMetricFamily(
+            "superarm_commits", "Transactions so far.", float(commits.count)
+        )
+        yield CounterMetricFamily(
+            "superarm_committed_appends",
+            "Events and snapshots that these stored.",
+            float(commits.appended),
+        )

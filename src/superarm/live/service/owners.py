@@ -43,7 +43,7 @@ class Owners:
     def start(self) -> None:
         """Join the other processes."""
         with suppress(SuperarmError):  # it is tried again every second
-            self._beat()
+            self.beat()
         self._thread.start()
 
     def stop(self) -> None:
@@ -72,12 +72,13 @@ class Owners:
     def _run(self) -> None:
         while not self._stopping.wait(_BEAT_SECONDS):
             try:
-                self._beat()
+                self.beat()
             except SuperarmError:
                 # Whoever cannot reach the storage cannot know who else is alive.
                 self._others = ()
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
+        """Record that this process is alive, and read which others are."""
         self._membership.heartbeat(self._process, self._address)
         alive = self._membership.processes(_ALIVE_SECONDS)
         self._others = [row for row in alive if row.id != self._process]

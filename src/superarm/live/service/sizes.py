@@ -15,20 +15,20 @@ from .problems import Refusal
 from .settings import Limits
 
 
-def require_width(spec: BanditSpec, limits: Limits) -> BanditSpec:
-    """A spec, unless arms have too many features once they are encoded.
+def require_width(spec: BanditSpec, limits: Limits) -> None:
+    """Refuse a spec that encodes an arm as too many features.
 
     Args:
         spec: The spec of a request.
         limits: The limits of the service.
     """
-    if _encoded_width(spec) > limits.dimension:
+    width = _encoded_width(spec)
+    if width > limits.dimension:
         raise Refusal(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"the spec encodes an arm as {_encoded_width(spec)} features, which exceeds the limit of "
+            f"the spec encodes an arm as {width} features, which exceeds the limit of "
             f"{limits.dimension}",
         )
-    return spec
 
 
 def _encoded_width(spec: BanditSpec) -> int:

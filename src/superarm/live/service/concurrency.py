@@ -30,8 +30,8 @@ class _Queue:
         """Those that run, and those that wait."""
 
 
-class Turns:
-    """Lets requests of each tenant run, a few at a time. The others wait without a thread.
+class ConcurrencyLimit:
+    """Limits how many requests of each tenant run at a time. The others wait without a thread.
 
     All of it happens in the thread of the event loop.
 
@@ -44,7 +44,7 @@ class Turns:
         self._queues: dict[str, _Queue] = {}
 
     @asynccontextmanager
-    async def turn(self, tenant: str) -> AsyncIterator[None]:
+    async def slot(self, tenant: str) -> AsyncIterator[None]:
         """Wait until a request may run; it runs until the block ends.
 
         Args:
