@@ -185,8 +185,8 @@ class _ArmsTable:
         width = len(self._table.columns) - 2
         if arms.features.shape[1] != width:
             raise InputError(
-                f"offers have {width} features and {arms.features.shape[1]} features; one table cannot "
-                "hold both: export without features"
+                f"some offers have {width} features and others {arms.features.shape[1]}; export without "
+                "features"
             )
         for arm, row in zip(arms.ids, arms.features.tolist(), strict=True):
             self._table.write([offer_hash, str(arm), *row])

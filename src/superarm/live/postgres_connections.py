@@ -62,8 +62,8 @@ def parse_url(url: str) -> dict[str, Any]:
 
 def _invalid_url() -> InputError:
     return InputError(
-        "storage is no valid URL of PostgreSQL; write postgresql://USER@HOST:PORT/DATABASE, with "
-        "special characters of the password as %40 for @ and %2F for /"
+        "storage is not a valid PostgreSQL URL; write postgresql://USER@HOST:PORT/DATABASE, and "
+        "escape special characters of the password: %40 for @, %2F for /"
     )
 
 
@@ -201,7 +201,7 @@ def explained(where: str) -> Iterator[None]:
     except psycopg.Error as error:
         raise StorageError(
             f"{where} cannot be used at the moment: {_reason(error)}; check that PostgreSQL runs "
-            "and admits this user",
+            "and accepts this user",
             public_reason=_public_reason(error),
         ) from error
 

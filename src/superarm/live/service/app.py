@@ -137,7 +137,7 @@ def _add_health(app: FastAPI) -> None:
             except StateError as error:
                 # Another process may serve a storage that is too new for this one.
                 raise _not_ready(
-                    "a later version of superarm has upgraded the storage; upgrade this service, too"
+                    "a later version of superarm has upgraded the storage; upgrade this service too"
                 ) from error
             return bodies.Health(status="ok")
         raise _not_ready("the storage does not answer; retry soon")

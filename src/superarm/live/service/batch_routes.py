@@ -84,7 +84,7 @@ async def tell_batch(
     if len(lines) > _MOST_LINES:
         raise Refusal(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"{len(lines)} lines exceed the limit of {_MOST_LINES}; send them in parts",
+            f"{len(lines)} lines exceed the limit of {_MOST_LINES}; split the batch",
         )
     service.count_requests(caller.tenant, max(1, len(lines)))
     answer = await run_in_threadpool(

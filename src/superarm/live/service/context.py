@@ -42,7 +42,7 @@ class Service:
         needs_token = not settings.is_loopback or bool(storage.journal.tokens())
         if needs_token and not storage.journal.tokens():
             raise InputError(
-                f"{settings.host} can be reached from other machines, so the service needs tokens; create "
+                f"other machines can connect to {settings.host}, so the service needs tokens; create "
                 f"one with `superarm token create NAME --storage {storage.journal.url}`, or listen on 127.0.0.1"
             )
         limits = settings.limits
@@ -130,7 +130,7 @@ AnyCaller = Annotated[Caller, Depends(identify)]
 
 
 def require_scope(caller: Caller, *scopes: str) -> None:
-    """Refuse a caller whose token allows none of some scopes.
+    """Refuse a caller whose token has none of the given scopes.
 
     Args:
         caller: Who sent a request.
@@ -213,6 +213,6 @@ def one_id(in_body: str | None, in_header: str | None, name: str) -> str | None:
     """
     if in_body is not None and in_header is not None and in_body != in_header:
         raise InputError(
-            f"{name} is {in_body!r} and Idempotency-Key {in_header!r}; give one of them"
+            f"{name} {in_body!r} and Idempotency-Key {in_header!r} differ; send one of them"
         )
     return in_header if in_body is None else in_body

@@ -73,7 +73,7 @@ class Gate:
         now = clock.monotonic()
         row = self._journal.find_token(token_hash)
         if row is None:
-            raise _unauthorized("this token is unknown, or was removed")
+            raise _unauthorized("this token is unknown or was removed")
         caller = Caller(row.tenant, frozenset(row.scopes.split()))
         with self._lock:
             self._seen[token_hash] = (now, caller)
@@ -133,7 +133,7 @@ class RateLimit:
         """Count requests, or refuse them.
 
         More requests than the limit pass only together, as a batch, and only if nothing was used before;
-        the tenant then waits until they are paid off.
+        the next requests are then refused until the average is back below the limit.
 
         Args:
             tenant: Who sent them.

@@ -114,7 +114,7 @@ class Handover:
             # The owner may have acted: only the client knows whether a repetition counts once.
             response = problem(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                "the process that owns this bandit did not answer; try again",
+                "the process that owns this bandit did not answer; retry soon",
                 {"Retry-After": "1"},
             )
         await response(scope, receive, send)
