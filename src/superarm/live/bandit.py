@@ -1,4 +1,4 @@
-"""A bandit that never forgets: ask, act, tell.
+"""A live bandit: ask, act, tell.
 
 Every decision and every reward is an event in a journal, durable before ``ask`` or ``tell`` returns.
 What was learned is a cache: a restart reads the journal and continues as if nothing had happened.
