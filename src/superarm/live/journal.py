@@ -3,7 +3,7 @@
 A :class:`Journal` is a database with these tables:
 
 ==============  ============================================  =====================================
-``bandits``     id, tenant, name, created                     one row a bandit
+``bandits``     id, tenant, name, created                     one row per bandit
 ``events``      bandit, seq, key, kind, time, body            append-only; (bandit, seq) and
                                                               (bandit, key) are unique
 ``blobs``       hash, bytes                                   offers, each stored once

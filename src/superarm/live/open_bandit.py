@@ -1,10 +1,10 @@
 """The journal of a bandit in the layout of the Open Bandit Dataset [saito2021open].
 
 =====================  ============================================================================
-``all``                one row a chosen arm whose reward is known: ``timestamp``, ``item_id``,
+``all``                one row per chosen arm whose reward is known: ``timestamp``, ``item_id``,
                        ``position``, ``click``, ``propensity_score``, ``user_feature_0`` …
-``item_context``       one row an arm: ``item_id``, ``item_feature_0`` …
-``items``              one row an arm: ``item_id``, ``arm``, its own id
+``item_context``       one row per arm: ``item_id``, ``item_feature_0`` …
+``items``              one row per arm: ``item_id``, ``arm``, its own id
 =====================  ============================================================================
 
 The first column has no name and counts the rows, as in that data set. ``click`` is the reward of the arm,
@@ -115,7 +115,7 @@ class _Items:
         return np.flatnonzero(~self.is_users).tolist()
 
     def check(self) -> None:
-        """Refuse items whose own features change: the layout has one row an item."""
+        """Refuse items whose own features change: the layout has one row per item."""
         columns = self.item_columns
         for arm, number in self.numbers.items():
             changed = self.changing.get(number)

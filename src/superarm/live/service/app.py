@@ -149,7 +149,10 @@ def _add_health(app: FastAPI) -> None:
         responses=_NOT_ADMITTED,
     )
     async def metrics(service: ServiceDep, request: Request) -> Response:
-        """Numbers for Prometheus. On other addresses than loopback they need a token that reads."""
+        """Metrics for Prometheus.
+
+        They need a token with the scope `read` or `admin`, except on loopback or with `--open-metrics`.
+        """
         if not service.are_metrics_open:
             caller = await service.identify(request.headers.get("authorization"), None)
             require_scope(caller, "read", "admin")
