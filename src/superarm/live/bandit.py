@@ -2,7 +2,7 @@
 
 Every decision and every reward is an event in a journal, durable before ``ask`` or ``tell`` returns.
 What was learned is a cache: a restart reads the journal and continues as if nothing had happened.
-:class:`~superarm.live.verbs.BanditVerbs` documents the verbs that a bandit of a service has, too.
+:class:`~superarm.live.verbs.BanditVerbs` documents the verbs that it shares with a bandit of a service.
 """
 
 from __future__ import annotations
