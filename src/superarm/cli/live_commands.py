@@ -102,9 +102,7 @@ def _storage_or_service(command: Command) -> Command:
 @_limit("--max-tenant-threads", 64, "The most concurrent requests of a tenant.")
 @_limit("--max-streams", 1000, "The most open streams of events.")
 @_limit("--max-tenant-streams", 100, "The most open streams of a tenant.")
-@click.option(
-    "--open-metrics", is_flag=True, help="Serve /metrics without a token."
-)
+@click.option("--open-metrics", is_flag=True, help="Serve /metrics without a token.")
 @common_options
 @importing
 def serve(**options: Any) -> None:

@@ -104,7 +104,9 @@ class RewardRange:
         low = as_number(self.low, "low")
         high = as_number(self.high, "high")
         if not low < high:
-            raise InputError(f"low must be below high in reward_range, got {low} and {high}")
+            raise InputError(
+                f"low must be below high in reward_range, got {low} and {high}"
+            )
 
     def scaled(self, rewards: Floats) -> Floats:
         """Rewards in units of the range, from 0 to 1, (n,).

@@ -270,7 +270,9 @@ class ShadowReport(Body):
 
     since: int = Field(description="The event that started the challenger.")
     decisions: int
-    rewarded: int = Field(description="Decisions with all rewards; the estimates use these.")
+    rewarded: int = Field(
+        description="Decisions with all rewards; the estimates use these."
+    )
     partial: int
     pending: int
     abandoned: int

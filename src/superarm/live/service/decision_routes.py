@@ -19,7 +19,9 @@ router = APIRouter(
 
 BanditName = Annotated[
     str | None,
-    Query(description="The bandit; needed only if several have a decision with this id."),
+    Query(
+        description="The bandit; needed only if several have a decision with this id."
+    ),
 ]
 
 
