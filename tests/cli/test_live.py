@@ -507,9 +507,9 @@ def test_backup(cli: Command, url: str, files: Path) -> None:
     assert copied == {"file": "copy.db"}
     names = cli("bandits", "list", "--storage", "sqlite:///copy.db", "--json").json()
     assert names == {"bandits": ["menu"]}
-    assert "exists already" in cli("storage", "backup", url, "copy.db").fails(3)
+    assert "already exists" in cli("storage", "backup", url, "copy.db").fails(3)
     message = cli("storage", "backup", url, "none/copy.db").fails(2)
-    assert "none is no folder" in message
+    assert "none is not a folder" in message
     missing = cli("storage", "backup", "sqlite:///none.db", "c.db").fails(2)
     assert "does not exist" in missing
     assert cli("storage", "backup", url, "c.db").out == "Copied to c.db.\n"
@@ -531,10 +531,10 @@ def test_replay(cli: Command, url: str) -> None:
     play(url)
     replay = ("replay", "menu", "--storage", url)
     folded = cli(*replay)
-    assert folded.out == "Folded 7 events, 3 decisions among them.\n"
+    assert folded.out == "Replayed 7 events, including 3 decisions.\n"
     assert "7/7 events" in folded.err
     verified = cli(*replay, "--verify", "--quiet")
-    assert verified.out == "All 3 decisions came out as they were recorded.\n"
+    assert verified.out == "All 3 decisions match the journal.\n"
     assert verified.err == ""
     report = cli(*replay, "--quiet", "--json").json()
     assert report == {"events": 7, "decisions": 3, "differences": [], "same": None}
@@ -631,9 +631,8 @@ def test_tokens(cli: Command, files: Path) -> None:
     assert secret.encode() not in (files / "new.db").read_bytes()
     removed = cli("token", "remove", "mine", *at, "--json").json()
     assert removed == {"removed": "mine"}
-    assert "no token 'mine' of no tenant" in cli("token", "remove", "mine", *at).fails(
-        2
-    )
+    message = cli("token", "remove", "mine", *at).fails(2)
+    assert "no token 'mine' without a tenant" in message
     gone = cli("token", "remove", "mine", "--tenant", "acme", *at)
     assert gone.out == "Removed mine.\n"
     assert cli("token", "list", *at).out == "There are no tokens.\n"
@@ -699,8 +698,8 @@ def test_serve_names_storage_and_address(
 ) -> None:
     at = ("--storage", "sqlite:///bandits.db")
     with serving(program, files, *at) as (line, service):
-        assert line.startswith("superarm serves sqlite:///bandits.db at http://127.")
-        assert line.endswith("; stop it with Ctrl-C.\n")
+        assert line.startswith("Serving sqlite:///bandits.db at http://127.")
+        assert line.endswith("; press Ctrl-C to stop.\n")
         address = line.split(" at ")[1].split(";")[0]
         listed = cli("bandits", "list", "--storage", address, "--json")
         assert listed.json() == {"bandits": []}

@@ -124,7 +124,7 @@ def test_tokens_are_added_found_listed_and_removed(journal: Journal) -> None:
     assert journal.find_token("hash1") == laptop
     assert journal.find_token("hash") is None
     assert journal.tokens() == [foreign, server, laptop]
-    with pytest.raises(ConflictError, match="token 'laptop' already"):
+    with pytest.raises(ConflictError, match="already a token named 'laptop'"):
         journal.add_token(TokenRow("hash4", "one", "laptop", "read", 4.5))
     with pytest.raises(ConflictError):
         journal.add_token(TokenRow("hash1", "one", "phone", "read", 4.5))
@@ -450,14 +450,14 @@ def test_a_backup_of_sqlite_is_a_journal(tmp_path: Path) -> None:
     journal = SQLiteJournal(tmp_path / "bandits.db")
     bandit = fill(journal)
     target = tmp_path / "copies" / "monday.db"
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         journal.backup(target)
     target.parent.mkdir()
     journal.backup(target)
     journal.append([Append(bandit, [observed(5, "later")])])
-    with pytest.raises(ConflictError, match="exists already"):
+    with pytest.raises(ConflictError, match="already exists"):
         journal.backup(target)
-    with pytest.raises(ConflictError, match="exists already"):
+    with pytest.raises(ConflictError, match="already exists"):
         journal.backup(journal.path)
     assert [path.name for path in target.parent.iterdir()] == ["monday.db"]
     copy = SQLiteJournal(target)

@@ -83,7 +83,7 @@ def test_without_psycopg_the_error_names_the_command(
 )
 def test_a_url_that_is_not_valid_is_refused_without_its_password(url: str) -> None:
     pytest.importorskip("psycopg", reason="psycopg is not installed")
-    with pytest.raises(InputError, match="no valid URL of PostgreSQL") as raised:
+    with pytest.raises(InputError, match="not a valid PostgreSQL URL") as raised:
         Storage(url)
     assert "cret" not in str(raised.value)
 

@@ -182,7 +182,7 @@ def test_streams_of_all_tenants_are_limited(storage: Storage) -> None:
             lines = stream.iter_lines()  # the stream is closed with it
             assert next(lines) == "id: 1"
             refused = second.get(EVENTS, timeout=10.0)
-            assert "as this service allows" in detail(refused, 503)
+            assert "limit of open streams" in detail(refused, 503)
             assert int(refused.headers["retry-after"]) > 0
         wait_for(second, 200)
 
@@ -446,7 +446,7 @@ def test_bandits_of_a_tenant_are_limited(storage: Storage) -> None:
             body = {"name": name, "spec": SPEC}
             assert http.post("/v1/bandits", json=body).status_code == 201
         third = {"name": "three", "spec": SPEC}
-        assert "which is the limit" in detail(http.post("/v1/bandits", json=third), 403)
+        assert "limit of 2 bandits" in detail(http.post("/v1/bandits", json=third), 403)
         again = http.post("/v1/bandits", json={"name": "two", "spec": SPEC})
         assert again.status_code == 200
         with client(url, other) as elsewhere:

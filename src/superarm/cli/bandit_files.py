@@ -1,4 +1,4 @@
-"""Files and words that describe what a bandit is asked: specs, arms, constraints, rewards."""
+"""Inputs of the live commands: specs, arms, constraints and rewards, from files and arguments."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _rows_by_id(path: Path, id_column: str) -> dict[str, dict[str, str]]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise FileError(f"{path} cannot be read as a csv table: {error}") from error
     if not lines or lines[0].count(id_column) != 1:
-        raise FileError(f"{path}: the first line must name one column {id_column!r}")
+        raise FileError(f"{path}: the header must have one column {id_column!r}")
     columns = lines[0]
     rows: dict[str, dict[str, str]] = {}
     for cells in lines[1:]:

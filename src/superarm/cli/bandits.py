@@ -38,7 +38,7 @@ class EmbeddedBandits:
 
         Args:
             name: Its name.
-            spec: What it is made of.
+            spec: Its spec.
         """
         return create_bandit(
             name, spec=spec, storage=self._storage, tenant=self._tenant
@@ -139,8 +139,8 @@ def open_storage(
 
     Args:
         url: The URL.
-        create: Whether to create a file that does not exist; otherwise a mistyped name is refused.
-        upgrade: Whether to bring a storage of an earlier version up to date.
+        create: Whether to create a file that does not exist; otherwise it is refused.
+        upgrade: Whether to upgrade a storage of an earlier version.
     """
     with usage_errors():
         if not create:
@@ -162,7 +162,7 @@ def usage_errors() -> Iterator[None]:
     """Raise every :class:`InputError` as :class:`SpecError`, which exits with 2.
 
     Files with a wrong content still exit with 1. An answer of a service does not contain the kind of
-    error, so that all kinds must have the same exit code.
+    error, so all kinds must have the same exit code.
     """
     try:
         yield

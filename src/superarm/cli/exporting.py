@@ -31,11 +31,11 @@ def export_journal(
         folder: Where the files go.
         export_format: ``"csv"`` or ``"parquet"`` for flat tables; ``"open-bandit"`` for CSV in the
             layout of the Open Bandit Dataset.
-        features: Whether to write the features of arms, too.
+        features: Whether to also write the features of arms.
     """
     if is_service(url):
         raise SpecError(
-            f"{url} is a service, which writes no files; export where its storage is: "
+            f"{url} is a service; pass its storage instead: "
             "--storage sqlite:///FILE (after the service has stopped) or postgresql://…"
         )
     file_format: Format = "parquet" if export_format == "parquet" else "csv"

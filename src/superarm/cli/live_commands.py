@@ -18,12 +18,12 @@ _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
 _STORAGE = "The storage: sqlite:///FILE or postgresql://USER@HOST/DATABASE."
 _OR_SERVICE = f"{_STORAGE} Or a service: http://HOST:PORT."
-_SPEC = "The policy by registry names, .json or .toml; see `superarm show`."
+_SPEC = "The spec by registry names, .json or .toml; see `superarm show`."
 _ARMS = "The arms on offer, .json or .csv; default: the named arms."
 _STRUCTURE = "The constraints of this round, .json."
-_TENANT = "The tenant whose bandits the token opens; default: those without a tenant."
-_WHOSE = "The tenant whose bandits these are; default: the bandits without a tenant."
-_SCOPE = "What the token allows: read, ask, tell or admin; may be repeated. Default: all but admin."
+_TENANT = "The tenant whose bandits the token can use; default: those without a tenant."
+_WHOSE = "The tenant that owns the bandits; default: the bandits without a tenant."
+_SCOPE = "What the token allows: read, ask, tell or admin; repeatable. Default: all but admin."
 
 
 def _storage_option(description: str) -> Callable[[Command], Command]:
@@ -41,7 +41,7 @@ _storage = _storage_option(_STORAGE)
 
 
 def _limit(name: str, default: int, description: str) -> Callable[[Command], Command]:
-    """A limit of the service."""
+    """An option for a limit of the service."""
     return click.option(
         name,
         type=_COUNT,
@@ -81,7 +81,7 @@ def _storage_or_service(command: Command) -> Command:
     "--host-name",
     "hosts",
     multiple=True,
-    help="Another name by which clients address the service; may be repeated.",
+    help="Another host name of the service, such as a proxy's; repeatable.",
 )
 @click.option(
     "--address",
@@ -91,7 +91,7 @@ def _storage_or_service(command: Command) -> Command:
 @click.option(
     "--rate",
     type=click.FloatRange(0.0, min_open=True),
-    help="Requests per second for each tenant; each line of a batch counts. Default: no limit.",
+    help="The most requests per second of a tenant; each line of a batch is one. Default: no limit.",
 )
 @_limit("--max-body", 16 * 2**20, "The largest body of a request, in bytes.")
 @_limit("--max-arms", 100_000, "The most arms in a request.")
@@ -99,12 +99,10 @@ def _storage_or_service(command: Command) -> Command:
 @_limit("--max-numbers", 10_000_000, "The most features of all arms in a request.")
 @_limit("--max-bandits", 1000, "The most bandits in memory.")
 @_limit("--max-tenant-bandits", 10_000, "The most bandits of a tenant.")
-@_limit("--max-tenant-threads", 64, "The most requests of a tenant at a time.")
-@_limit("--max-streams", 1000, "The most streams of events at a time.")
-@_limit("--max-tenant-streams", 100, "The most streams of a tenant at a time.")
-@click.option(
-    "--open-metrics", is_flag=True, help="Show /metrics to callers without a token."
-)
+@_limit("--max-tenant-threads", 64, "The most concurrent requests of a tenant.")
+@_limit("--max-streams", 1000, "The most open streams of events.")
+@_limit("--max-tenant-streams", 100, "The most open streams of a tenant.")
+@click.option("--open-metrics", is_flag=True, help="Serve /metrics without a token.")
 @common_options
 @importing
 def serve(**options: Any) -> None:
@@ -140,7 +138,7 @@ def bandits_create(
     as_json: bool,
     **_: Any,
 ) -> None:
-    """Create a bandit, and the file of its storage if there is none."""
+    """Create a bandit. An SQLite file is created if it does not exist."""
     from .bandit_files import read_spec
     from .bandits import Location, open_bandits
 
@@ -159,7 +157,7 @@ def bandits_create(
 def bandits_list(
     storage: str, tenant: str, token: str | None, as_json: bool, **_: Any
 ) -> None:
-    """List all bandits by name."""
+    """List the names of all bandits."""
     from .bandits import Location, open_bandits
 
     with open_bandits(Location(storage, tenant, token)) as bandits:
@@ -248,7 +246,7 @@ def tell(
 ) -> None:
     """Tell BANDIT the rewards of a decision's arms.
 
-    Rewards may come at any time, in parts and in any order. Repeating them changes nothing.
+    Rewards may come late, in parts and in any order. Repeating them changes nothing.
     """
     from .bandit_files import read_rewards
     from .bandits import Location, open_bandit
@@ -297,7 +295,7 @@ def explain(
 
 @click.command()
 @click.argument("bandit")
-@click.option("--verify", is_flag=True, help="Decide everything again and compare.")
+@click.option("--verify", is_flag=True, help="Repeat every decision and compare.")
 @_storage
 @_tenant
 @common_options
@@ -327,7 +325,7 @@ def replay(
     show_default=True,
     help="Flat tables, or CSV in the layout of the Open Bandit Dataset.",
 )
-@click.option("--features", is_flag=True, help="Write the features of arms, too.")
+@click.option("--features", is_flag=True, help="Also write the features of arms.")
 @_storage
 @_tenant
 @common_options
@@ -378,7 +376,7 @@ def token_create(
 ) -> None:
     """Create a token and print it.
 
-    The storage contains only its hash, so nobody can print it again.
+    The storage contains only its hash, so it cannot be printed again.
     """
     from .storages import create_token
 
@@ -413,7 +411,7 @@ def token_list(storage: str, as_json: bool, **_: Any) -> None:
 @_storage
 @common_options
 def token_remove(name: str, tenant: str, storage: str, as_json: bool, **_: Any) -> None:
-    """Remove a token: it opens nothing any more."""
+    """Remove a token. A running service refuses it within seconds."""
     from .storages import remove_token
 
     remove_token(storage, tenant, name)
@@ -435,7 +433,7 @@ def storage() -> None:
 @click.argument("url")
 @common_options
 def storage_check(url: str, as_json: bool, **_: Any) -> None:
-    """Check the storage URL for damage. Exits with 1 if there is any."""
+    """Check the storage URL for damage. Exits with 1 if there is any damage."""
     from .storages import check_storage
 
     faults = check_storage(url)
@@ -466,7 +464,7 @@ def storage_backup(url: str, file: Path, as_json: bool, **_: Any) -> None:
 @click.argument("url")
 @common_options
 def storage_upgrade(url: str, as_json: bool, **_: Any) -> None:
-    """Bring the storage URL of an earlier version of superarm up to date.
+    """Upgrade the storage URL that an earlier version of superarm wrote.
 
     Copy the file, or dump the database, first.
     """

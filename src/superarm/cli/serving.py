@@ -46,16 +46,16 @@ def serve(
         port: The port to listen on; 0: any that is free.
         hosts: Further names by which clients address the service.
         address: Where other processes on the same storage reach it.
-        rate: Requests a second of one tenant.
+        rate: Requests per second of one tenant; ``None``: no limit.
         max_body: Bytes of a body.
         max_arms: Arms in a request.
         max_dimension: Features of an arm.
         max_numbers: Features of all arms in a request.
         max_bandits: Bandits in memory.
         max_tenant_bandits: Bandits of one tenant.
-        max_tenant_threads: Requests of one tenant that are worked on at a time.
-        max_streams: Streams of events that are open at a time.
-        max_tenant_streams: Those of one tenant.
+        max_tenant_threads: Concurrent requests of one tenant.
+        max_streams: Open streams of events.
+        max_tenant_streams: Open streams of events of one tenant.
         open_metrics: Whether ``/metrics`` needs no token.
         quiet: Whether to print nothing.
         as_json: Whether to print the address as JSON.
@@ -80,7 +80,7 @@ def serve(
         )
     if address is None and host in _ANY_ADDRESS and storage.startswith("postgresql://"):
         raise SpecError(
-            f"--host {host} is no address that other processes can reach; add --address URL"
+            f"other processes cannot connect to --host {host}; add --address URL"
         )
     with open_storage(storage, create=True) as opened, _listen(host, port) as listener:
         listened = _address(listener)
@@ -104,7 +104,7 @@ def serve(
             print_json({"address": listened})
         elif not quiet:
             url = opened.journal.url  # without a password
-            say(f"superarm serves {url} at {listened}; stop it with Ctrl-C.")
+            say(f"Serving {url} at {listened}; press Ctrl-C to stop.")
         server.run(sockets=[listener])
 
 

@@ -30,7 +30,7 @@ def replay_journal(
         url: The storage.
         tenant: Whose bandit it is.
         name: The bandit.
-        verify: Whether to decide everything again.
+        verify: Whether to repeat every decision.
         report: Called with the events done and all events.
     """
     with open_storage(url) as storage:
@@ -45,20 +45,20 @@ def replay_journal(
 
 
 def print_replay(replay: Replay, verify: bool, as_json: bool) -> None:
-    """Print the result of a replay. Exits with 1 if a decision came out differently.
+    """Print the result of a replay. Exits with 1 if a decision differs.
 
     Args:
         replay: The result.
-        verify: Whether everything was decided again.
+        verify: Whether every decision was repeated.
         as_json: Whether to print JSON.
     """
     if as_json:
         same = replay.same if verify else None
         print_json({**asdict(replay), "same": same})
     elif not verify:
-        say(f"Folded {replay.events} events, {replay.decisions} decisions among them.")
+        say(f"Replayed {replay.events} events, including {replay.decisions} decisions.")
     elif replay.same:
-        say(f"All {replay.decisions} decisions came out as they were recorded.")
+        say(f"All {replay.decisions} decisions match the journal.")
     else:
         say("\n".join(replay.differences))
     if not replay.same:
@@ -70,7 +70,7 @@ def create_token(url: str, tenant: str, name: str, scopes: Sequence[str]) -> str
 
     Args:
         url: The storage, which is created if it does not exist.
-        tenant: Whose bandits it opens.
+        tenant: Whose bandits it can use.
         name: Its name.
         scopes: What it allows; empty: read, ask and tell.
     """
@@ -81,7 +81,7 @@ def create_token(url: str, tenant: str, name: str, scopes: Sequence[str]) -> str
 
 
 def list_tokens(url: str) -> list[dict[str, Any]]:
-    """All tokens of a storage, without what is secret.
+    """Tenant, name and scopes of all tokens of a storage.
 
     Args:
         url: The storage.
@@ -106,14 +106,14 @@ def remove_token(url: str, tenant: str, name: str) -> None:
     with open_storage(url) as storage:
         removed = storage.journal.remove_token(tenant, name)
     if not removed:
-        owner = f"tenant {tenant!r}" if tenant else "no tenant"
+        owner = f"of tenant {tenant!r}" if tenant else "without a tenant"
         raise SpecError(
-            f"there is no token {name!r} of {owner}; `superarm token list` lists all"
+            f"there is no token {name!r} {owner}; see `superarm token list`"
         )
 
 
 def check_storage(url: str) -> list[str]:
-    """One sentence for each problem of a storage.
+    """Problems of a storage, one sentence each.
 
     Args:
         url: The storage.
@@ -134,7 +134,7 @@ def back_up(url: str, path: Path) -> None:
 
 
 def upgrade_storage(url: str) -> int:
-    """Bring a storage of an earlier version up to date; returns its schema.
+    """Upgrade a storage of an earlier version; returns its schema.
 
     Args:
         url: The storage.

@@ -4,12 +4,12 @@ A program that has a bandit of its own,
 
     ``bandit = create_bandit("menu", spec=policy, storage="sqlite:///bandits.db")``
 
-moves to a service by one line:
+moves to a service by changing one line:
 
     ``bandit = Client("http://127.0.0.1:8642").create_bandit("menu", spec=policy)``
 
-A request that fails on its way is sent again. That is safe: an ask, a tell, a refit, a challenger and a
-switch have ids, so that each counts once.
+A request that gets no answer, or that the service cannot answer at the moment, is retried. That is safe:
+an ask, a tell, a refit, a switch and the start of a challenger have ids, so each counts once.
 """
 
 from .client import Client as Client

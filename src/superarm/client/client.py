@@ -12,25 +12,25 @@ from .remote_bandit import RemoteBandit
 
 
 class Client(Connection):
-    """A connection to a service, with the bandits there.
+    """A connection to a service, which creates and loads its bandits.
 
     Args:
-        url: Where the service is, such as ``"http://127.0.0.1:8642"``.
+        url: The URL of the service, such as ``"http://127.0.0.1:8642"``.
         token: A token, if the service needs one.
         timeout: Seconds to wait for an answer.
-        retries: How many times to send a request again that failed on its way, or that the service
+        retries: How many times to retry a request that got no answer, or that the service
             could not answer at the moment.
     """
 
     def create_bandit(
         self, name: str, *, spec: Any, load_if_exists: bool = False
     ) -> RemoteBandit:
-        """A new bandit of the service.
+        """Create a bandit, or load one that was created with the same spec.
 
         Args:
             name: Its name.
-            spec: What it is made of: a policy, the spec of one by registry names, or a ``BanditSpec``.
-            load_if_exists: Whether to load a bandit of this name whatever its spec is.
+            spec: Its spec: a policy, a policy's spec by registry names, or a ``BanditSpec``.
+            load_if_exists: Whether to load an existing bandit of this name, whatever its spec.
         """
         body = {"name": name, "spec": BanditSpec.from_user(spec).as_json()}
         try:
@@ -41,7 +41,7 @@ class Client(Connection):
         return RemoteBandit(self, name)
 
     def load_bandit(self, name: str) -> RemoteBandit:
-        """A bandit of the service by name.
+        """Load a bandit by name.
 
         Args:
             name: Its name.

@@ -1,4 +1,4 @@
-"""A connection to a service: requests that are sent again if they fail on their way."""
+"""A connection to a service, which retries requests that get no answer."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ _HEADER = re.compile("[!-~]+")  # what a header can contain
 
 
 class ServiceError(SuperarmError, RuntimeError):
-    """The service refused a request, or failed; the message is its own."""
+    """The service refused a request, or failed; the message is the service's."""
 
 
 class Connection:
     """A connection to a service.
 
     Args:
-        url: Where the service is, such as ``"http://127.0.0.1:8642"``.
+        url: The URL of the service, such as ``"http://127.0.0.1:8642"``.
         token: A token, if the service needs one.
         timeout: Seconds to wait for an answer.
-        retries: How many times to send a request again that failed on its way, or that the service
+        retries: How many times to retry a request that got no answer, or that the service
             could not answer at the moment.
     """
 
@@ -98,15 +98,15 @@ class Connection:
         query: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Any:
-        """Send a request, again if it fails on its way, and return the JSON of its answer.
+        """Send a request, retry it if it gets no answer, and return the JSON of the answer.
 
         Args:
             method: Such as ``"POST"``.
             path: Such as ``"/v1/bandits"``.
-            body: What to send as JSON; bytes are sent as lines of JSON.
-            query: What to put after ``?``.
+            body: The body, sent as JSON; bytes are sent as lines of JSON.
+            query: The query parameters.
             idempotency_key: The id by which the service recognises the request, where its body has
-                none: sending it twice is the same as sending it once.
+                none. Sent twice, it counts once.
         """
         headers = {}
         if idempotency_key is not None:
@@ -140,7 +140,7 @@ class Connection:
 
         Args:
             path: Such as ``"/v1/bandits/menu/events"``.
-            query: What to put after ``?``.
+            query: The query parameters.
         """
         try:
             with self._http.stream("GET", path, params=query, timeout=None) as response:
@@ -178,7 +178,7 @@ def encode_json(value: Any) -> bytes:
     """Plain JSON with finite numbers as bytes.
 
     Args:
-        value: What to send.
+        value: The value to send.
     """
     return json.dumps(value, allow_nan=False).encode()
 

@@ -50,7 +50,7 @@ def _by_arm(arms: list[Any], values: Mapping[str, float]) -> dict[Any, float]:
 
 
 def decode_details(body: Mapping[str, Any]) -> DecisionDetails:
-    """A decision, and what became of it.
+    """A decision with its status.
 
     Args:
         body: The JSON of a decision's details.

@@ -188,7 +188,7 @@ class RemoteBandit(Displayable, BanditVerbs):
 
         Args:
             after: The number of the event to start after.
-            follow: Whether to wait for those to come, for ever.
+            follow: Whether to keep waiting for new events.
         """
         path = url_path("v1", "bandits", self.name, "events")
         query = {"after": after, "follow": "true" if follow else "false"}

@@ -1,4 +1,4 @@
-"""Bandits that never forget: ask, act, tell, with every event in a journal."""
+"""Live bandits: ask, act, tell, with every event in a journal."""
 
 from __future__ import annotations
 

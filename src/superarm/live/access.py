@@ -29,14 +29,14 @@ class Caller(NamedTuple):
 
 
 ANYBODY = Caller(NOBODY, frozenset(SCOPES))
-"""Whoever calls a service without tokens, which only this machine can reach."""
+"""Any caller of a service without tokens, which only this machine can reach."""
 
 
 def make_token(tenant: str, name: str, scopes: Iterable[str]) -> tuple[str, TokenRow]:
-    """A new token, and the row to store of it. The token itself is stored nowhere.
+    """A new token, and the row to store, which contains only its hash.
 
     Args:
-        tenant: Whose bandits it opens.
+        tenant: Whose bandits it can use.
         name: Its name, by which it can be removed.
         scopes: What it allows.
     """
@@ -53,7 +53,7 @@ def make_token(tenant: str, name: str, scopes: Iterable[str]) -> tuple[str, Toke
 
 
 def hash_token(token: str) -> str:
-    """The hash of a token. A token has 256 random bits, so that no salt is needed.
+    """The hash of a token. A token has 256 random bits, so it needs no salt.
 
     Args:
         token: The token.

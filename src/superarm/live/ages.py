@@ -15,8 +15,8 @@ class AgeLimit:
     """Which decisions are too old.
 
     A second clock, which counts seconds since the machine started, shows jumps of the first one. After
-    a jump forward nobody can know how old a decision is. So none is too old until the maximum age has
-    passed once more.
+    a jump forward the age of a decision is unknown. So none is too old until the maximum age has passed
+    again.
     """
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ class Answer(Displayable):
     propensity: float | None = None
     """Probability of this action under the policy, where it is known."""
     guarantee: Guarantee | None = None
-    """How near to the best super arm the oracle's selection is, by the indices of the arms."""
+    """How close the oracle's choice is to the best super arm, by total index."""
 
     @classmethod
     def of(cls, record: DecisionRecord) -> Self:
@@ -65,7 +65,7 @@ class Forecast(Displayable):
 
 
 class DecisionDetails(NamedTuple):
-    """A decision of the journal, and what became of it."""
+    """A decision of the journal, with its status."""
 
     answer: Answer
     status: Status

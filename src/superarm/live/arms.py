@@ -75,7 +75,7 @@ def _refuse_equal_texts(ids: Iterable[Hashable]) -> None:
         text = str(arm)
         if text in texts:
             raise InputError(
-                f"the arm ids {text} and {text!r} are the same in JSON; rename one"
+                f"the arm ids {text} and {text!r} are equal as JSON keys; rename one"
             )
         texts.add(text)
 

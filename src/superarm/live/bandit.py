@@ -1,8 +1,8 @@
-"""A bandit that never forgets: ask, act, tell.
+"""A live bandit: ask, act, tell.
 
 Every decision and every reward is an event in a journal, durable before ``ask`` or ``tell`` returns.
 What was learned is a cache: a restart reads the journal and continues as if nothing had happened.
-:class:`~superarm.live.verbs.BanditVerbs` documents the verbs that a bandit of a service has, too.
+:class:`~superarm.live.verbs.BanditVerbs` documents the verbs that it shares with a bandit of a service.
 """
 
 from __future__ import annotations
@@ -332,10 +332,10 @@ class Bandit(Displayable, BanditVerbs):
                 challenger = BanditSpec.from_user(spec, default=fold.spec)
                 challenger.build_policy()  # raises before anything changes
                 table = challenger.as_json()
-            elif fold.challenge is None:
-                return
             body = {"spec": table}
-            if request.earlier is not None:
+            if spec is None and fold.challenge is None:
+                durable = self._journal.barrier()  # whoever ended it may still wait
+            elif request.earlier is not None:
                 check_same(request.earlier, body, f"challenger {request_id!r}")
                 durable = self._journal.barrier()
             else:
@@ -449,7 +449,7 @@ class Bandit(Displayable, BanditVerbs):
             offered = as_arms(arms, fold.spec, fold.named)
             policy = fold.policy
             if not isinstance(policy, Forecaster):
-                raise InputError(f"{type(policy).__name__} makes no predictions")
+                raise InputError(f"{type(policy).__name__} cannot predict rewards")
             offer = fold.offer(offered, time=time)
             beliefs = policy.beliefs(offer)
         ids = [plain_id(arm) for arm in offered.ids]
@@ -471,7 +471,7 @@ class Bandit(Displayable, BanditVerbs):
 
         Args:
             report: Called after every event, to show progress.
-            repeat_decisions: Whether to decide again; otherwise the journal is only folded.
+            repeat_decisions: Whether to repeat decisions; otherwise the journal is only folded.
         """
         journal = self._separate_journal()
         return verify(journal, report, repeat_decisions=repeat_decisions)
@@ -491,7 +491,7 @@ class Bandit(Displayable, BanditVerbs):
             file_format: ``"csv"``, or ``"parquet"`` with the extra of that name.
             layout: ``"flat"``: decisions, choices and history. ``"open-bandit"``: as the Open Bandit
                 Dataset, which needs known propensities.
-            features: Whether to write the features of arms, too.
+            features: Whether to also write the features of arms.
         """
         require_choice(file_format, "file_format", FORMATS)
         require_choice(layout, "layout", LAYOUTS)
@@ -538,11 +538,11 @@ class Bandit(Displayable, BanditVerbs):
             pass  # locking reads the journal
 
     def forget(self) -> None:
-        """Drop what is in memory; the next call reads the journal."""
+        """Drop the bandit from memory; the next call reads the journal."""
         self._current.drop()
 
     def save_snapshot(self) -> None:
-        """Store what is learned so far, so that the next start is fast."""
+        """Store a snapshot, so that the next start is fast."""
         self._current.save_snapshot()
 
     def needs_snapshot(self) -> bool:

@@ -34,14 +34,14 @@ def create_bandit(
     load_if_exists: bool = False,
     tenant: str = NOBODY,
 ) -> Bandit:
-    """A new bandit, whose journal is in a storage. Created again with the same spec, it is loaded.
+    """Create a bandit, or load one that was created with the same spec.
 
     Args:
         name: Its name.
-        spec: What it is made of: a policy, the spec of one by registry names, or a
+        spec: Its spec: a policy, a policy's spec by registry names, or a
             :class:`BanditSpec`.
-        storage: Where its journal is: a URL such as ``"sqlite:///bandits.db"``, or an open storage.
-        load_if_exists: Whether to load a bandit of this name whatever its spec is.
+        storage: The storage of its journal: a URL such as ``"sqlite:///bandits.db"``, or an open storage.
+        load_if_exists: Whether to load an existing bandit of this name, whatever its spec.
         tenant: Whose bandit it is.
     """
     require_name(name, "the name of a bandit")
@@ -72,11 +72,11 @@ def _was_created_with(storage: Storage, tenant: str, name: str, first: Event) ->
 
 
 def load_bandit(name: str, *, storage: str | Storage, tenant: str = NOBODY) -> Bandit:
-    """A bandit by name, as it was when its last event became durable.
+    """Load a bandit by name, with all its durable events.
 
     Args:
         name: Its name.
-        storage: Where its journal is: a URL such as ``"sqlite:///bandits.db"``, or an open storage.
+        storage: The storage of its journal: a URL such as ``"sqlite:///bandits.db"``, or an open storage.
         tenant: Whose bandit it is.
     """
     opened = open_storage(storage)

@@ -53,8 +53,8 @@ class CurrentFold:
         if self._fold is not None and self._is_behind(self._fold):
             self._fold = None
         if self._fold is None:
-            self._journal.reset()
             self._journal.drain()  # what is queued belongs to what is learned
+            self._journal.reset()  # also what failed just now
             self._fold = load_fold(self._journal)
             self._snapshot_seq = self._fold.seq
             self._saved_seq = self._fold.restored_seq

@@ -114,7 +114,7 @@ def value_at(values: Floats | None, place: int) -> float | None:
 
 
 def no_decision(decision_id: str) -> NotFoundError:
-    """The error for a decision that nobody took.
+    """The error for a decision that does not exist.
 
     Args:
         decision_id: Its id.

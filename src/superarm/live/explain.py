@@ -1,4 +1,4 @@
-"""Why a bandit decided as it did, as it saw things then."""
+"""Why a bandit decided as it did, from what it had learned at the time."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class ArmReasons(Displayable):
     mean: float | None
     std: float | None
     index: float | None
-    """Its desirability: what the oracle added up."""
+    """Its desirability; the oracle compares super arms by its sum."""
     teachers: list[Teacher]
     """The rewards that taught the bandit most about it."""
     column: str | None
-    """The column that changes its mean most, if it is replaced by the average on offer."""
+    """The column that changes the mean most when replaced by its average over the offer."""
     effect: float | None
-    """By how much the column raises its mean."""
+    """How much the column raises the mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +64,11 @@ class Explanation(Displayable):
     runner_up: list[ArmId]
     """The next best super arm; empty if there is no other."""
     margin: float | None
-    """By how much the total index of the runner-up was lower."""
+    """How much lower the total index of the runner-up was."""
 
 
 def explain(journal: BanditJournal, decision_id: str) -> Explanation:
-    """Explain a decision by what was known when it was taken.
+    """Explain a decision from what the bandit had learned at the time.
 
     Args:
         journal: The journal of the bandit.

@@ -36,7 +36,7 @@ def export_journal(
         folder: Where the files go.
         file_format: Their format.
         layout: Which tables there are, and their columns.
-        features: Whether to write the features of arms, too.
+        features: Whether to also write the features of arms.
         encoding: The encoding of arms, which names the features; ``None``: they are numbered.
     """
     if layout == "open-bandit":

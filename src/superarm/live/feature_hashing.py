@@ -38,7 +38,7 @@ def hash_features(
 
     A pair has the product of the values. Feature i is added to column h(i) of its part, with the sign
     s(i) [weinberger2009feature]: h and s are taken from the blake2b hash of the name, or of both
-    hashes for a pair, so that they are the same in every process, for ever.
+    hashes for a pair, so they never differ between processes or versions.
 
     Args:
         context: Features of the context.
@@ -87,15 +87,15 @@ def _check_size(of_context: list[_Feature], of_actions: list[list[_Feature]]) ->
     pairs = size * len(of_context)
     if pairs + size > _MOST_FEATURES:
         raise InputError(
-            f"{len(of_context)} features of the context and {size} of the actions make {pairs} pairs, "
-            f"more than {_MOST_FEATURES}; send fewer"
+            f"{len(of_context)} context features and {size} action features make {pairs + size} with all "
+            f"pairs, which exceeds the limit of {_MOST_FEATURES}; send fewer"
         )
 
 
 def _walk(value: Any, path: tuple[str, ...], where: str) -> Iterator[_Feature]:
     """The features of a JSON value."""
     if len(path) > _DEEPEST:
-        raise InputError(f"{where} is nested more than {_DEEPEST} deep; flatten it")
+        raise InputError(f"{where} is nested more than {_DEEPEST} levels; flatten it")
     match value:
         case Mapping():
             for key, item in value.items():

@@ -1,10 +1,10 @@
 """The journal of a bandit as flat tables.
 
 ==============  ==================================================================================
-``decisions``   one row a decision: its offer, action, propensity, status and reward
-``choices``     one row a chosen arm: place, mean, standard deviation, desirability, reward
-``history``     one row a reward that no decision led to
-``arms``        one row an arm of an offer, with its features; only if they are wanted
+``decisions``   one row per decision: its offer, action, propensity, status and reward
+``choices``     one row per chosen arm: place, mean, standard deviation, desirability, reward
+``history``     one row per reward that did not come from a decision
+``arms``        one row per arm of an offer, with its features; only on request
 ==============  ==================================================================================
 
 Ids of arms are text, whole numbers too. Times are seconds since 1970.
@@ -42,7 +42,7 @@ DECISIONS = (
     Column("reward", Type.NUMBER),
 )
 """``offer`` is the hash of the arms on offer, ``offer_time`` the physical time that was given, ``action``
-is JSON, and ``reward`` the sum over all arms, missing while one of theirs is."""
+is JSON, and ``reward`` is the sum over all chosen arms, missing until all are rewarded."""
 CHOICES = (
     Column("decision", Type.TEXT),
     Column("place", Type.INTEGER),
@@ -186,8 +186,8 @@ class _ArmsTable:
         width = len(self._table.columns) - len(ARMS)
         if arms.features.shape[1] != width:
             raise InputError(
-                f"offers have {width} features and {arms.features.shape[1]} features; one table cannot "
-                "hold both: export without features"
+                f"some offers have {width} features and others {arms.features.shape[1]}; export without "
+                "features"
             )
         for arm, row in zip(arms.ids, arms.features.tolist(), strict=True):
             self._table.write([offer_hash, str(arm), *row])

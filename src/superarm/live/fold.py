@@ -211,7 +211,7 @@ class Fold:
         """Refuse to defer decisions if the policy learns in decision order."""
         if not self.policy.exchangeable:
             raise InputError(
-                f"{type(self.policy).__name__} learns in decision order, so that it cannot defer a "
+                f"{type(self.policy).__name__} learns in decision order, so it cannot defer a "
                 "decision: later ones would wait for it"
             )
 

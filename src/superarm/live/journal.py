@@ -3,7 +3,7 @@
 A :class:`Journal` is a database with these tables:
 
 ==============  ============================================  =====================================
-``bandits``     id, tenant, name, created                     one row a bandit
+``bandits``     id, tenant, name, created                     one row per bandit
 ``events``      bandit, seq, key, kind, time, body            append-only; (bandit, seq) and
                                                               (bandit, key) are unique
 ``blobs``       hash, bytes                                   offers, each stored once
@@ -113,7 +113,7 @@ class Journal(Protocol):
             first: The event ``created``.
 
         Raises:
-            ConflictError: The tenant has a bandit of this name.
+            ConflictError: The tenant already has a bandit of this name.
         """
 
     def find(self, tenant: str, name: str) -> BanditRow | None:
@@ -153,7 +153,7 @@ class Journal(Protocol):
             token: The token, hashed.
 
         Raises:
-            ConflictError: The tenant has a token of this name.
+            ConflictError: The tenant already has a token of this name.
         """
 
     def find_token(self, token_hash: str) -> TokenRow | None:
@@ -167,7 +167,7 @@ class Journal(Protocol):
         """All tokens, by tenant and name."""
 
     def remove_token(self, tenant: str, name: str) -> bool:
-        """Remove a token; whether there was one.
+        """Remove a token; returns whether there was one.
 
         Args:
             tenant: Whose token it is.
@@ -175,7 +175,7 @@ class Journal(Protocol):
         """
 
     def append(self, appends: Sequence[Append]) -> None:
-        """Store events, of several bandits perhaps, in one transaction: all of them or none.
+        """Store events of one or several bandits in one transaction: all of them or none.
 
         Args:
             appends: The events; those of one bandit in order.
@@ -225,7 +225,7 @@ class Journal(Protocol):
         """
 
     def check(self) -> list[str]:
-        """Look for damage; one sentence for each problem, none if all is well."""
+        """Look for damage; returns one sentence for each problem."""
 
     def require_schema(self) -> None:
         """Read the schema, which a later version may have changed since the storage was opened.
@@ -242,7 +242,7 @@ class Journal(Protocol):
             path: The new file.
 
         Raises:
-            ConflictError: The file exists already.
+            ConflictError: The file already exists.
             InputError: This storage has its own tool for backups.
             StorageError: The file cannot be written.
         """
@@ -353,6 +353,5 @@ def token_exists(token: TokenRow) -> ConflictError:
         token: The second one.
     """
     return ConflictError(
-        f"tenant {token.tenant!r} has a token {token.name!r} already; remove it, or choose another "
-        "name"
+        f"there is already a token named {token.name!r}; remove it, or choose another name"
     )

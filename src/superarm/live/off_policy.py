@@ -22,7 +22,7 @@ Estimates
 
 Intervals
 
-Weights are heavy-tailed, so that normal intervals cover too rarely in small samples. If the range [a, b]
+Weights are heavy-tailed, so normal intervals cover too rarely in small samples. If the range [a, b]
 is known, intervals are *anytime*: with probability ``level`` they contain the mean at every n at once,
 however often you look. They need no normality and no large n, and V_i may change from decision to
 decision, as it does while the other policy learns.
@@ -85,7 +85,7 @@ class Estimate(Displayable):
     level: float
     """Probability that the interval covers, such as 0.95."""
     interval: Literal["anytime", "asymptotic"]
-    """``anytime``: it covers at any n and at all of them. ``asymptotic``: only where n is large."""
+    """``anytime``: covers at every n at once. ``asymptotic``: covers only if n is large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,9 @@ class RewardRange:
         low = as_number(self.low, "low")
         high = as_number(self.high, "high")
         if not low < high:
-            raise InputError(f"reward range is {low} to {high}; low must be below high")
+            raise InputError(
+                f"low must be below high in reward_range, got {low} and {high}"
+            )
 
     def scaled(self, rewards: Floats) -> Floats:
         """Rewards in units of the range, from 0 to 1, (n,).
@@ -133,7 +135,7 @@ class RewardRange:
             reward = float(rewards[outside][0])
             raise InputError(
                 f"a decision has the reward {reward:g}, outside the stated range {self.low:g} to "
-                f"{self.high:g}; state the range of sums over all arms of a decision"
+                f"{self.high:g}; reward_range must cover the sum over all arms of a decision"
             )
 
 
@@ -150,14 +152,14 @@ def as_reward_range(bounds: tuple[float, float] | None) -> RewardRange | None:
 
 
 def check_level(level: float) -> None:
-    """Refuse a probability that no interval can have.
+    """Refuse a level outside (0, 1).
 
     Args:
         level: Probability that an interval covers.
     """
     as_number(level, "level", 0.0, 1.0)
     if level in (0.0, 1.0):
-        raise InputError(f"level is {level}; it must be between 0 and 1")
+        raise InputError(f"level must be between 0 and 1, got {level}")
 
 
 # --- estimates -----------------------------------------------------------------------------
@@ -176,7 +178,7 @@ def inverse_propensity(
         rewards: r, (n,).
         weights: w, (n,).
         level: Probability that the interval covers.
-        reward_range: The range of rewards; ``None``: not known, so that the interval is asymptotic.
+        reward_range: The range of rewards; ``None``: not known; the interval is then asymptotic.
     """
     terms = weights * rewards
     if reward_range is None:
@@ -221,10 +223,10 @@ def doubly_robust(
         weights: w, (n,).
         expected: v: predicted reward of the other policy's own choice, (n,).
         expected_of_chosen: m(S): predicted reward of what was chosen, (n,).
-        largest_weights: W, (n,), if the other policy draws nothing; ``None``: it draws, so that the
+        largest_weights: W, (n,), if the other policy draws nothing; ``None``: it draws, and the
             interval is asymptotic.
         level: Probability that the interval covers.
-        reward_range: The range of rewards; ``None``: not known, so that the interval is asymptotic.
+        reward_range: The range of rewards; ``None``: not known; the interval is then asymptotic.
     """
     if reward_range is None or largest_weights is None:
         return _asymptotic(expected + weights * (rewards - expected_of_chosen), level)

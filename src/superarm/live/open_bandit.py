@@ -1,10 +1,10 @@
 """The journal of a bandit in the layout of the Open Bandit Dataset [saito2021open].
 
 =====================  ============================================================================
-``all``                one row a chosen arm whose reward is known: ``timestamp``, ``item_id``,
+``all``                one row per chosen arm whose reward is known: ``timestamp``, ``item_id``,
                        ``position``, ``click``, ``propensity_score``, ``user_feature_0`` …
-``item_context``       one row an arm: ``item_id``, ``item_feature_0`` …
-``items``              one row an arm: ``item_id``, ``arm``, its own id
+``item_context``       one row per arm: ``item_id``, ``item_feature_0`` …
+``items``              one row per arm: ``item_id``, ``arm``, its own id
 =====================  ============================================================================
 
 The first column has no name and counts the rows, as in that data set. ``click`` is the reward of the arm,
@@ -85,8 +85,8 @@ class _Items:
             self.is_users = self.is_users & is_same
         elif self.with_features:
             raise InputError(
-                f"offers have {len(self.is_users)} features and {len(is_same)} features; the layout "
-                "cannot hold both: export with features=False"
+                f"some offers have {len(self.is_users)} features and others {len(is_same)}; export without "
+                "features"
             )
         ids: Any = arms.ids
         for arm, row in zip(ids, features, strict=True):
@@ -115,14 +115,14 @@ class _Items:
         return np.flatnonzero(~self.is_users).tolist()
 
     def check(self) -> None:
-        """Refuse items whose own features change: the layout has one row an item."""
+        """Refuse items whose own features change: the layout has one row per item."""
         columns = self.item_columns
         for arm, number in self.numbers.items():
             changed = self.changing.get(number)
             if changed is not None and changed[columns].any():
                 raise InputError(
-                    f"the features of arm {arm!r} change from offer to offer, and the layout of Open "
-                    "Bandit has one row an item: export with features=False, or as flat tables"
+                    f"the features of arm {arm!r} change from offer to offer, but Open Bandit has one "
+                    "row per item; export without features, or as flat tables"
                 )
 
 
@@ -173,8 +173,8 @@ def _items(journal: BanditJournal, last: int, *, with_features: bool) -> _Items:
         propensity = outcome.record.decision.propensity
         if not propensity:
             raise InputError(
-                f"the propensity of decision {outcome.record.id!r} is unknown, and the layout of Open "
-                "Bandit needs it: export as flat tables, and let a policy act that knows its "
+                f"the propensity of decision {outcome.record.id!r} is unknown, but the Open Bandit layout "
+                "needs it; export as flat tables, or use a bandit whose policy always has known "
                 "propensities, such as 'exploring'"
             )
         items.add(outcome)

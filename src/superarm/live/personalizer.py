@@ -46,7 +46,7 @@ def personalizer_spec(
 
     Args:
         dimension: Columns that features are hashed into.
-        epsilon: Probability of a round at random: Personalizer's exploration percentage.
+        epsilon: Probability of a random round: Personalizer's exploration percentage.
         apprentice: Whether the first action is always chosen. Let a spec without it shadow the bandit:
             it learns from the same rewards, until you switch to it.
         seed: The seed of the random rounds.
@@ -112,19 +112,19 @@ def rank(
         context: Features of the context.
         excluded: Ids of actions that must not be chosen.
         event_id: An id of your own. Ranking again with the same id returns the same answer.
-        deferred: Whether the reward is awaited only once :meth:`Bandit.activate` is called.
+        deferred: Whether the reward is awaited only after :meth:`Bandit.activate`.
     """
     columns = bandit.spec.hash_columns
     if columns is None:
         raise InputError(
-            f"bandit {bandit.name!r} has no hash_columns, so that it cannot rank; create one with "
+            f"bandit {bandit.name!r} has no hash_columns, so it cannot rank; create one with "
             "personalizer_spec()"
         )
     _check_ids(actions)
     barred = set(excluded)
     allowed = [action for action in actions if action.id not in barred]
     if not allowed:
-        raise InputError("every action is excluded; leave at least one")
+        raise InputError("every action is excluded; allow at least one")
     features = hash_features(context, [action.features for action in allowed], columns)
     arms = Arms(ids=[action.id for action in allowed], features=features)
     answer = bandit.ask(arms, decision_id=event_id, deferred=deferred)
@@ -165,5 +165,5 @@ def _check_ids(actions: Sequence[Action]) -> None:
             action.id.encode()
         except UnicodeEncodeError:
             # JSON can escape half a character, but no answer can contain it.
-            raise InputError(f"the id {action.id!r:.60} is not text") from None
+            raise InputError(f"the id {action.id!r:.60} is not valid Unicode") from None
         ids.add(action.id)

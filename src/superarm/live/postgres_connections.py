@@ -62,8 +62,8 @@ def parse_url(url: str) -> dict[str, Any]:
 
 def _invalid_url() -> InputError:
     return InputError(
-        "storage is no valid URL of PostgreSQL; write postgresql://USER@HOST:PORT/DATABASE, with "
-        "special characters of the password as %40 for @ and %2F for /"
+        "storage is not a valid PostgreSQL URL; write postgresql://USER@HOST:PORT/DATABASE, and "
+        "escape special characters of the password: %40 for @, %2F for /"
     )
 
 
@@ -187,7 +187,7 @@ def explained(where: str) -> Iterator[None]:
         yield
     except psycopg.DataError as error:
         raise InputError(
-            f"{where} cannot store this value: {_reason(error)}"
+            f"PostgreSQL cannot store this value: {_reason(error)}"
         ) from error
     except (
         psycopg.errors.UndefinedTable,
@@ -201,7 +201,7 @@ def explained(where: str) -> Iterator[None]:
     except psycopg.Error as error:
         raise StorageError(
             f"{where} cannot be used at the moment: {_reason(error)}; check that PostgreSQL runs "
-            "and admits this user",
+            "and accepts this user",
             public_reason=_public_reason(error),
         ) from error
 

@@ -1,8 +1,8 @@
 """A journal in PostgreSQL, which several processes may share.
 
 One connection writes, a few others read. A commit returns when the server's disk has confirmed it. After
-a lost connection the next call reconnects. If it was lost during a commit, nobody can tell whether the
-events are stored: the caller reads them again, and the unique keys prevent that anything counts twice.
+a lost connection the next call reconnects. If it was lost during a commit, it is unknown whether the
+events are stored: the caller reads them again, and unique keys prevent double counting.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PostgresJournal(SQLJournal, Membership):
     Args:
         url: The database: ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE``. Tables are created if it
             has none.
-        upgrade: Whether to bring tables of an earlier version up to date; otherwise they are refused.
+        upgrade: Whether to upgrade tables of an earlier version; otherwise they are refused.
     """
 
     _SCHEMA_QUERY = "SELECT version FROM superarm_schema"
@@ -155,13 +155,13 @@ class PostgresJournal(SQLJournal, Membership):
     # --- backups ---------------------------------------------------------------------------
 
     def backup(self, path: str | Path) -> None:
-        """Refuse: PostgreSQL has its own tool.
+        """Refuse, because PostgreSQL has its own tool.
 
         Args:
             path: The new file.
         """
         raise InputError(
-            f"superarm makes no backups of PostgreSQL; run: pg_dump --format=custom "
+            f"superarm cannot back up PostgreSQL; run: pg_dump --format=custom "
             f"--file={path} {self.url}"
         )
 
@@ -232,7 +232,7 @@ def _prepare(connection: Connection, where: str, upgrade: bool) -> None:
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
         raise InputError(
-            f"{where} has the encoding {encoding}, which lacks most letters; create a database "
+            f"{where} has the encoding {encoding}, which cannot store all text; create a database "
             "with the encoding UTF8"
         )
     if _is_current(connection, where, upgrade):
@@ -289,7 +289,7 @@ def _create_tables(connection: Connection, where: str) -> None:
             connection.execute(STEPS[version].encode())
         except DuplicateTable as error:
             raise InputError(
-                f"{where} has tables of another program ({error.diag.message_primary}); name "
+                f"{where} has tables of another program ({error.diag.message_primary}); use "
                 "another database"
             ) from error
     if is_new:

@@ -25,11 +25,11 @@ class Replay:
     events: int = 0
     decisions: int = 0
     differences: list[str] = field(default_factory=list)
-    """Decisions that came out differently, in words."""
+    """One sentence for each decision that differs."""
 
     @property
     def same(self) -> bool:
-        """Whether every decision came out as it was recorded."""
+        """Whether every decision is as recorded."""
         return not self.differences
 
 
@@ -39,12 +39,12 @@ def verify(
     *,
     repeat_decisions: bool = True,
 ) -> Replay:
-    """Fold all events without a snapshot; decide at every recorded decision, and compare.
+    """Fold all events without a snapshot, repeat every decision, and compare.
 
     Args:
         journal: The journal of a bandit.
         report: Called after every event, to show progress.
-        repeat_decisions: Whether to decide again; otherwise the events are only folded.
+        repeat_decisions: Whether to repeat decisions; otherwise the events are only folded.
     """
     fold = Fold(journal)
     replay = Replay()
@@ -68,7 +68,7 @@ def _differences(fold: Fold, event: Event) -> Iterator[str]:
     where = f"event {event.seq}, decision {record.id!r}"
     pending = event.body.get("pending")  # not in events of the first version
     if pending is not None and pending != fold.pending_digest():
-        yield f"{where}: other decisions awaited rewards than now"
+        yield f"{where}: different decisions were pending"
     elif recorded.positions.tolist() != repeated.positions.tolist():
         before = recorded.ids(record.offer)
         now = repeated.ids(record.offer)

@@ -34,7 +34,7 @@ class ShadowReport(Displayable):
     decisions: int
     """Decisions since then."""
     rewarded: int
-    """Decisions with all rewards. The estimates are of these."""
+    """Decisions with all rewards; the estimates use only these."""
     partial: int
     """Decisions that await some of their rewards."""
     pending: int
@@ -128,12 +128,12 @@ def _refusal(
             return f"decision {item.id!r} cannot be used: {item.obstacle.value}"
     if len(rewarded) < _FEWEST:
         return (
-            f"only {len(rewarded)} decisions since the challenger started have all their rewards; at "
-            f"least {_FEWEST} are needed"
+            f"at least {_FEWEST} decisions since the challenger started must have all their rewards, "
+            f"got {len(rewarded)}"
         )
     if not any(item.probability for item in rewarded):
         return (
-            "none of the decisions with rewards is one that the challenger would have taken; wait for "
+            "the challenger would have taken none of the decisions with rewards; wait for "
             "more decisions, or explore more"
         )
     return None
@@ -194,12 +194,12 @@ def _assumptions(reward_range: RewardRange | None, missing: int) -> list[str]:
     ]
     if reward_range is None:
         assumptions.append(
-            "there are so many decisions of similar weight that normal intervals hold; state "
-            "reward_range to do without"
+            "there are enough decisions of similar weight for normal intervals; pass reward_range "
+            "to avoid this assumption"
         )
     if missing:
         assumptions.append(
-            f"the {missing} decisions without all rewards are missing at random: they would have earned "
+            f"rewards are missing at random: the {missing} decisions without all rewards would have earned "
             "as much as the others"
         )
     return assumptions

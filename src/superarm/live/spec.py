@@ -1,4 +1,4 @@
-"""The spec of a bandit: what it is made of, as plain JSON by registry names."""
+"""The spec of a bandit, as plain JSON by registry names."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _KINDS: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class BanditSpec:
-    """What a bandit is made of.
+    """The spec of a bandit: its policy and settings.
 
     Args:
         policy: The spec of the policy, by registry names.
-        encoding: How rows of tables become features; ``None`` where arms are numbers already.
+        encoding: How rows of tables become features; ``None`` if features are numbers already.
         id_column: The column of a table that contains the ids of arms.
         seed: The seed of everything that the policy draws.
-        max_age: Seconds after which a decision without feedback is abandoned; ``None``: never.
+        max_age: Seconds after which a decision that still awaits rewards is abandoned; ``None``: never.
         hash_columns: Columns that JSON objects are hashed into, for a bandit that answers Personalizer's
-            requests. The probability of every arm is then recorded with each decision. ``None``: it
-            answers none.
+            requests. Each decision then records the probability of every arm. ``None``: it
+            does not answer them.
     """
 
     policy: Mapping[str, Any]

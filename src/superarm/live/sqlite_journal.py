@@ -49,7 +49,7 @@ class SQLiteJournal(SQLJournal):
 
     Args:
         path: The file; it is created if it does not exist.
-        upgrade: Whether to bring a file of an earlier version up to date; otherwise it is refused.
+        upgrade: Whether to upgrade a file of an earlier version; otherwise it is refused.
     """
 
     _SCHEMA_QUERY = "PRAGMA user_version"
@@ -148,7 +148,7 @@ class SQLiteJournal(SQLJournal):
                 problems.append(f"{self.path}: {message}")
         for table, _, parent, _ in self._rows("PRAGMA foreign_key_check"):
             problems.append(
-                f"{self.path}: a row of {table} refers to {parent} that are missing"
+                f"{self.path}: a row of {table} refers to a missing row of {parent}"
             )
         return problems
 
@@ -162,9 +162,9 @@ class SQLiteJournal(SQLJournal):
         """
         target = Path(path)
         if os.path.lexists(target):
-            raise ConflictError(f"{target} exists already; name another file")
+            raise ConflictError(f"{target} already exists; choose another file")
         if not target.parent.is_dir():
-            raise InputError(f"{target.parent} is no folder; create it first")
+            raise InputError(f"{target.parent} is not a folder; create it first")
         partial = target.with_name(f".{target.name}.{uuid4().hex}.partial")
         try:
             with self._writing:
@@ -256,8 +256,8 @@ def _own(path: Path) -> BinaryIO:
         return open_locked(lock_path, wait=False)
     except BlockingIOError:
         raise ConflictError(
-            f"another process uses {path}, which only one process can open; stop the other, or let "
-            "it be `superarm serve` and connect with superarm.client"
+            f"another process uses {path}, which only one process can open; stop it, or share the "
+            "file through `superarm serve` and superarm.client"
         ) from None
     except OSError as error:
         raise StorageError(f"{path} cannot be opened: {error.strerror}") from None
@@ -309,7 +309,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, upgrade: bool) -> None:
 def _schema_of(connection: sqlite3.Connection, path: Path) -> int:
     """The schema of a file that has tables."""
     if _pragma(connection, "application_id") != _APPLICATION:
-        raise FileError(f"{path} is a database of another program; name another file")
+        raise FileError(f"{path} is a database of another program; choose another file")
     schema = _pragma(connection, "user_version")
     if schema > SCHEMA:
         raise too_new(str(path), schema)

@@ -18,7 +18,10 @@ from typing import NamedTuple
 
 from superarm.core.errors import StateError
 
-_BIG_ENDIAN_MAGIC = 0x377F0683  # of a log with big-endian checksums
+_LITTLE_ENDIAN_MAGIC = 0x377F0682  # of a log with little-endian checksums
+_BIG_ENDIAN_MAGIC = 0x377F0683
+_MAGIC = (_LITTLE_ENDIAN_MAGIC, _BIG_ENDIAN_MAGIC)
+_SMALLEST_PAGE = 512  # bytes
 _LARGEST_PAGE = 65_536  # bytes, written as 1
 _WORD = 0xFFFFFFFF
 _LOG_HEADER = struct.Struct(">IIII8sII")
@@ -80,8 +83,10 @@ def check_log(database: Path) -> None:
     if lost_commits:
         start = dropped[0].start
         raise StateError(
-            f"{log} is damaged at byte {start} or before, and {lost_commits} or more commits follow; restore "
-            f"a backup, or continue without them after `truncate --size={start} {log}`"
+            f"{log} is damaged at byte {start} or before, and {lost_commits} or more commits follow; move "
+            f"{database} and {log} elsewhere and restore a backup. Without one, compare two copies with "
+            f"`superarm storage check` and `superarm replay --verify`: one without the -wal file, and one "
+            f"after `truncate --size={start}` of it"
         )
 
 
@@ -97,15 +102,15 @@ def _frames(content: bytes, page_bytes: int) -> Iterator[_Frame]:
     """All frames of a log; those of before it was started anew have other salts."""
     frame_bytes = _FRAME_HEADER.size + page_bytes
     last_start = len(content) - frame_bytes
-    if page_bytes == 0 or last_start < _LOG_HEADER.size:
-        return
+    is_page_size = page_bytes >= _SMALLEST_PAGE and page_bytes.bit_count() == 1
+    if not is_page_size or last_start < _LOG_HEADER.size:
+        return  # SQLite refuses such a database itself
     log_header = _LogHeader(*_LOG_HEADER.unpack_from(content))
     order = ">" if log_header.magic == _BIG_ENDIAN_MAGIC else "<"
     before = _checksum(content[:_SUMMED_OF_LOG_HEADER], order, (0, 0))
-    is_valid = before == log_header.checksum
+    has_header = log_header.magic in _MAGIC and before == log_header.checksum
+    is_valid = has_header
     salts = log_header.salts
-    if not is_valid:
-        salts = _frame_header(content, _LOG_HEADER.size).salts
     for start in range(_LOG_HEADER.size, last_start + 1, frame_bytes):
         header = _frame_header(content, start)
         summed_header = content[start : start + _SUMMED_OF_FRAME_HEADER]
@@ -118,6 +123,10 @@ def _frames(content: bytes, page_bytes: int) -> Iterator[_Frame]:
         is_commit = has_salts and header.pages_after_commit > 0
         yield _Frame(start, is_commit, is_valid, continues)
         before = header.checksum
+        if not has_header:
+            salts = (
+                header.salts
+            )  # those of the log are lost: a frame has those of the one before
 
 
 def _frame_header(content: bytes, start: int) -> _FrameHeader:

@@ -1,4 +1,4 @@
-"""Storage by URL: a journal that is open, with its writer."""
+"""Storage by URL: an open journal, with its writer."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _POSTGRES = ("postgresql://", "postgres://")
 
 
 class Storage:
-    """A journal that is open, with its writer.
+    """An open journal, with its writer.
 
     Args:
-        url: Where the journal is: ``sqlite:///FILE`` or
+        url: The URL of the journal: ``sqlite:///FILE`` or
             ``postgresql://USER:PASSWORD@HOST:PORT/DATABASE``.
-        upgrade: Whether to bring a storage of an earlier version up to date; otherwise it is refused.
+        upgrade: Whether to upgrade a storage of an earlier version; otherwise it is refused.
     """
 
     def __init__(self, url: str, *, upgrade: bool = False) -> None:

@@ -20,7 +20,7 @@ from .spec import BanditSpec
 
 
 class BanditVerbs(Protocol):
-    """A policy that decides, learns, and remembers everything in a journal."""
+    """A policy that decides and learns, with every event in a journal."""
 
     name: str
     """Its name."""
@@ -41,9 +41,9 @@ class BanditVerbs(Protocol):
         Args:
             arms: The arms on offer: features by id, a table, an array, or ids of named arms; by
                 default all named arms.
-            structure: The constraints of this round, if the oracle has any.
+            structure: The constraints of this round, if the oracle takes any.
             time: Physical time, for rewards that drift; by default rounds are evenly spaced.
-            decision_id: An id of your own. Asking again with the same id returns the same decision.
+            decision_id: An id of your own. A repeated ask with the same id returns the same decision.
             deferred: Whether rewards are awaited only after :meth:`activate`, because the decision may
                 never be acted on. It needs a policy that learns rewards in any order.
         """
@@ -58,7 +58,7 @@ class BanditVerbs(Protocol):
     ) -> bool:
         """Learn rewards of a decision's arms. They are durable when this returns.
 
-        Rewards may come late, in parts and in any order. Passing the same rewards again changes nothing.
+        Rewards may come late, in parts and in any order. Repeating them changes nothing.
 
         Args:
             decision: The decision, or its id.
@@ -71,14 +71,14 @@ class BanditVerbs(Protocol):
         """
 
     def tell_many(self, tells: Iterable[Tell]) -> list[bool | SuperarmError]:
-        """Learn rewards of many decisions. All of them become durable together.
+        """Learn rewards of many decisions, with one commit.
 
         Args:
             tells: The arguments of one :meth:`tell` each.
 
         Returns:
-            For each, whether the rewards are new, or the error: one that is refused does not keep
-            the others from being learned.
+            For each, whether the rewards are new, or the error. Refused rewards do not keep the
+            others from being learned.
         """
 
     def observe(
@@ -90,14 +90,14 @@ class BanditVerbs(Protocol):
         time: float | None = None,
         observation_id: str | None = None,
     ) -> bool:
-        """Learn rewards of other decisions than this bandit's, such as last year's.
+        """Learn rewards that did not come from this bandit's decisions, such as last year's.
 
         Args:
             arms: The arms, as in :meth:`ask`.
             rewards: Rewards by arm id.
             noise_variance: The variance of each reward's noise where it is known, by arm id.
             time: When they were observed, for rewards that drift.
-            observation_id: An id of your own: observing again with the same id changes nothing.
+            observation_id: An id of your own. Repeating the call with the same id changes nothing.
 
         Returns:
             Whether the rewards are new.
@@ -114,7 +114,7 @@ class BanditVerbs(Protocol):
         """
 
     def activate(self, decision: Answer | str) -> bool:
-        """Await the rewards of a deferred decision: it is acted on now.
+        """Activate a deferred decision, because it is acted on: its rewards are awaited from now on.
 
         Args:
             decision: The decision, or its id.
@@ -126,10 +126,10 @@ class BanditVerbs(Protocol):
     # --- changes of the bandit itself --------------------------------------------------------
 
     def name_arms(self, arms: Any) -> None:
-        """Store arms once; later calls of ``ask`` refer to them by id.
+        """Store arms once; later asks refer to them by id.
 
         Args:
-            arms: The arms, as in :meth:`ask`. They replace arms named before.
+            arms: The arms, as in :meth:`ask`. They replace all named arms.
         """
 
     def respecify(self, spec: Any) -> None:
@@ -143,7 +143,7 @@ class BanditVerbs(Protocol):
         """Fit the hyper-parameters of the kernel to all rewards recorded so far.
 
         Args:
-            request_id: An id of your own. Calling again with the same id returns the same fit.
+            request_id: An id of your own. Repeating the call with the same id returns the same fit.
 
         Returns:
             The spec with the fitted kernel, noise and mean, and how well they explain the rewards.
@@ -156,9 +156,9 @@ class BanditVerbs(Protocol):
 
         Args:
             spec: A policy, the spec of one by registry names, or a :class:`BanditSpec`; ``None`` ends
-                the challenger. A policy alone takes everything else from the bandit. A challenger that
-                runs already is replaced, and the report restarts.
-            request_id: An id of your own. Calling again with the same id changes nothing.
+                the challenger. With a policy alone, the rest of the spec is the bandit's. A challenger that
+                is already running is replaced, and the report restarts.
+            request_id: An id of your own. Repeating the call with the same id changes nothing.
         """
 
     def shadow_report(
@@ -182,18 +182,18 @@ class BanditVerbs(Protocol):
         """Make the challenger the policy. It has learned all rewards recorded so far.
 
         Args:
-            request_id: An id of your own. Calling again with the same id changes nothing.
+            request_id: An id of your own. Repeating the call with the same id changes nothing.
         """
 
     # --- questions -------------------------------------------------------------------------
 
     @property
     def spec(self) -> BanditSpec:
-        """What the bandit is made of."""
+        """The spec of the bandit."""
 
     @property
     def seq(self) -> int:
-        """The number of the last event, which is durable."""
+        """The number of the last durable event."""
 
     @property
     def pending(self) -> list[str]:
@@ -207,7 +207,7 @@ class BanditVerbs(Protocol):
         """
 
     def decision(self, decision_id: str) -> DecisionDetails:
-        """A decision of any age, and what became of it.
+        """A decision of any age, with its status.
 
         Args:
             decision_id: Its id.
@@ -222,7 +222,7 @@ class BanditVerbs(Protocol):
         """
 
     def explain(self, decision: Answer | str) -> Explanation:
-        """Explain a decision by what was known when it was taken.
+        """Explain a decision from what the bandit had learned at the time.
 
         This folds the journal up to the decision, which takes as long as loading without a snapshot.
 

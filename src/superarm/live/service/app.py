@@ -136,7 +136,7 @@ def _add_health(app: FastAPI) -> None:
             except StateError as error:
                 # Another process may serve a storage that is too new for this one.
                 raise _not_ready(
-                    "a later version of superarm has upgraded the storage; upgrade this service, too"
+                    "a later version of superarm has upgraded the storage; upgrade this service too"
                 ) from error
             return bodies.Health(status="ok")
         raise _not_ready("the storage does not answer; retry soon")
@@ -148,7 +148,10 @@ def _add_health(app: FastAPI) -> None:
         responses=_NOT_ADMITTED,
     )
     async def metrics(service: ServiceDep, request: Request) -> Response:
-        """Numbers for Prometheus. On other addresses than loopback they need a token that reads."""
+        """Metrics for Prometheus.
+
+        They need a token with the scope `read` or `admin`, except on loopback or with `--open-metrics`.
+        """
         if not service.are_metrics_open:
             caller = await service.identify(request.headers.get("authorization"), None)
             require_scope(caller, "read", "admin")

@@ -58,7 +58,7 @@ def list_bandits(service: ServiceDep, caller: Reader) -> list[bodies.BanditInfo]
 def show_bandit(
     bandit: str, service: ServiceDep, caller: Reader
 ) -> bodies.BanditDetails:
-    """A bandit: its spec, and how far it is."""
+    """A bandit: its spec, and how many events and pending decisions it has."""
     return bandit_body(service.hub.bandit(caller.tenant, bandit))
 
 
@@ -75,7 +75,7 @@ def list_pending(
 def change_spec(
     bandit: str, body: bodies.Spec, service: ServiceDep, caller: Admin
 ) -> bodies.BanditDetails:
-    """Change what a bandit is made of. The new policy learns everything that was observed so far."""
+    """Replace the spec of a bandit. The new policy learns all rewards recorded so far."""
     found = service.hub.bandit(caller.tenant, bandit)
     spec = from_request(BanditSpec.from_json, body.spec)
     require_width(spec, service.limits)
@@ -99,7 +99,7 @@ def refit_bandit(
     caller: Admin,
     idempotency_key: IdempotencyKey = None,
 ) -> bodies.Fitted:
-    """Fit the hyper-parameters to everything that was observed so far.
+    """Fit the hyper-parameters to all rewards recorded so far.
 
     Repeated with the same `Idempotency-Key`, it answers with the same fit.
     """
@@ -118,7 +118,7 @@ def ask(
     caller: Asker,
     idempotency_key: IdempotencyKey = None,
 ) -> bodies.Decision:
-    """Decide which arms to choose. The decision is durable when the answer comes."""
+    """Decide which arms to choose. The decision is durable before the response is sent."""
     found = service.hub.bandit(caller.tenant, bandit)
     answer = found.ask(
         arms_of(body.arms, found, service.limits),
@@ -154,7 +154,7 @@ def observe(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> bodies.Told:
-    """Learn rewards that no decision of this bandit led to. 200 if they were known, 409 if they differ."""
+    """Learn rewards that did not come from this bandit's decisions: 201 new, 200 repeated, 409 different."""
     found = service.hub.bandit(caller.tenant, bandit)
     is_new = found.observe(
         arms_of(body.arms, found, service.limits),

@@ -75,16 +75,16 @@ class _Lines(Response):
 async def tell_batch(
     bandit: str, request: Request, service: ServiceDep, caller: BatchTeller
 ) -> Response:
-    """Learn rewards of many decisions. Each line is answered with a line: its status, and whether it is new.
+    """Learn rewards of many decisions. Each line gets a line in response: its status, and whether it is new.
 
-    The lines that are right are learned, even if others are refused. Each line counts as a request.
+    Valid lines are learned even if others are refused. Each line counts as a request.
     """
     text = await request.body()
     lines = [line for line in text.split(b"\n") if line.strip()]
     if len(lines) > _MOST_LINES:
         raise Refusal(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"{len(lines)} lines exceed the limit of {_MOST_LINES}; send them in parts",
+            f"{len(lines)} lines exceed the limit of {_MOST_LINES}; split the batch",
         )
     service.count_requests(caller.tenant, max(1, len(lines)))
     answer = await run_in_threadpool(
@@ -140,7 +140,7 @@ async def stream_events(
     after: Annotated[int, Query(ge=0, le=2**53)] = 0,
     follow: bool = True,
 ) -> Response:
-    """The events of a bandit as server-sent events, and those to come unless `follow` is false.
+    """The events of a bandit as server-sent events. New events follow unless `follow` is false.
 
     A stream ends when its token is removed, or when the client does not read it.
     """

@@ -67,7 +67,7 @@ class NewBandit(Body):
     name: Name
     spec: FlatTable = Field(
         description="The policy by registry names; or `policy` with `encoding`, `id_column`, "
-        "`seed` and `max_age`."
+        "`seed`, `max_age` and `hash_columns`."
     )
 
 
@@ -85,7 +85,7 @@ class BanditInfo(Body):
 
 
 class BanditDetails(BanditInfo):
-    """A bandit, and how far it is."""
+    """A bandit: its spec, and how many events and pending decisions it has."""
 
     spec: dict[str, Any]
     events: int
@@ -118,7 +118,7 @@ class Ask(Body):
     time: Number | None = None
     decision_id: Id | None = Field(
         default=None,
-        description="An id of your own; asking again with it returns the same decision.",
+        description="An id of your own. A repeated ask with the same id returns the same decision.",
     )
     deferred: bool = Field(
         default=False,
@@ -127,7 +127,7 @@ class Ask(Body):
 
 
 class Guarantee(Body):
-    """How near to the best super arm the oracle's selection is."""
+    """How close the oracle's choice is to the best super arm."""
 
     alpha: float
     probability: float
@@ -147,7 +147,7 @@ class Decision(Body):
 
 
 class DecisionDetails(Decision):
-    """A decision, and what became of it."""
+    """A decision with its status."""
 
     status: str
     time: float = Field(description="When it was taken, in seconds since 1970.")
@@ -160,7 +160,7 @@ class Tell(Body):
     rewards: Rewards
     noise_variance: dict[str, Number] | None = None
     observation_id: Id | None = Field(
-        default=None, description="An id of your own; by default the arms identify it."
+        default=None, description="An id of your own; by default, the arms identify it."
     )
 
 
@@ -171,7 +171,7 @@ class BatchTell(Tell):
 
 
 class Observe(Body):
-    """Rewards that no decision of the bandit led to."""
+    """Rewards that did not come from the bandit's decisions."""
 
     arms: Arms | None = None
     rewards: Rewards
@@ -187,7 +187,7 @@ class Told(Body):
 
 
 class Abandoned(Body):
-    """Whether the decision was awaited until now."""
+    """Whether the decision awaited rewards until now."""
 
     awaited: bool
 
@@ -220,7 +220,7 @@ class Teacher(Body):
     arm: ArmId
     reward: float
     share: float = Field(
-        description="The share of the arm's prior variance that it explains."
+        description="The share of the arm's prior variance that this reward alone explains."
     )
 
 
@@ -233,7 +233,7 @@ class ArmReasons(Body):
     index: float | None
     teachers: list[Teacher]
     column: str | None = Field(
-        description="The column that changes its mean most, replaced by the average."
+        description="The column that changes the mean most when replaced by its average."
     )
     effect: float | None
 
@@ -260,9 +260,9 @@ class Estimate(Body):
     value: float
     lower: float
     upper: float
-    level: float = Field(description="Probability that the interval covers.")
+    level: float = Field(description="Probability that the interval contains the mean.")
     interval: str = Field(
-        description="`anytime`: it covers however often you look; `asymptotic`: only for many "
+        description="`anytime`: it holds however often you look; `asymptotic`: only for many "
         "decisions."
     )
 
@@ -272,7 +272,9 @@ class ShadowReport(Body):
 
     since: int = Field(description="The event that started the challenger.")
     decisions: int
-    rewarded: int = Field(description="Those with all rewards: estimates are of these.")
+    rewarded: int = Field(
+        description="Decisions with all rewards; the estimates use these."
+    )
     partial: int
     pending: int
     abandoned: int
@@ -304,7 +306,7 @@ class Token(Body):
 
 
 class TokenInfo(Body):
-    """A token as it is listed."""
+    """A token without its secret."""
 
     name: str
     scopes: list[str]
@@ -321,6 +323,6 @@ class Problem(BaseModel):
 
 
 class Health(Body):
-    """Whether the service works."""
+    """The state of the service."""
 
     status: str

@@ -61,7 +61,7 @@ def report_challenger(
     """
     found = service.hub.bandit(caller.tenant, bandit)
     if (reward_low is None) != (reward_high is None):
-        raise InputError("give both reward_low and reward_high, or neither")
+        raise InputError("pass both reward_low and reward_high, or neither")
     reward_range = None
     if reward_low is not None and reward_high is not None:
         reward_range = (reward_low, reward_high)

@@ -54,7 +54,7 @@ class ConcurrencyLimit:
         if queue.requests >= self._most + MOST_WAITING:
             raise Refusal(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                f"{queue.requests} requests of this tenant are under way; retry soon",
+                f"{queue.requests} requests of this tenant are running or waiting; retry soon",
                 {"Retry-After": "1"},
             )
         queue.requests += 1

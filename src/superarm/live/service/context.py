@@ -45,7 +45,7 @@ class Service:
         has_tokens = bool(journal.tokens())
         if not settings.is_loopback and not has_tokens:
             raise InputError(
-                f"{settings.host} can be reached from other machines, so the service needs tokens; create "
+                f"other machines can connect to {settings.host}, so the service needs tokens; create "
                 f"one with `superarm token create NAME --storage {journal.url}`, or listen on 127.0.0.1"
             )
         limits = settings.limits
@@ -61,6 +61,7 @@ class Service:
         self.metrics = Metrics(self.hub)
         self.are_metrics_open = settings.is_loopback or settings.open_metrics
         self.concurrency = ConcurrencyLimit(limits.threads_per_tenant)
+        self.forwarding = ConcurrencyLimit(limits.threads_per_tenant)
         self.streams = StreamSlots(limits.streams, limits.streams_per_tenant)
         # Threads of their own: requests that hold all others do not delay these.
         self.lookup_threads = CapacityLimiter(_LOOKUP_THREADS)
@@ -132,7 +133,7 @@ AnyCaller = Annotated[Caller, Depends(identify)]
 
 
 def require_scope(caller: Caller, *scopes: TokenScope) -> None:
-    """Refuse a caller whose token allows none of some scopes.
+    """Refuse a caller whose token has none of the given scopes.
 
     Args:
         caller: Who sent a request.
@@ -217,6 +218,6 @@ def one_id(in_body: str | None, in_header: str | None, name: str) -> str | None:
     """
     if in_body is not None and in_header is not None and in_body != in_header:
         raise InputError(
-            f"{name} is {in_body!r} and Idempotency-Key {in_header!r}; give one of them"
+            f"{name} {in_body!r} and Idempotency-Key {in_header!r} differ; send one of them"
         )
     return in_header if in_body is None else in_body

@@ -19,7 +19,9 @@ router = APIRouter(
 
 BanditName = Annotated[
     str | None,
-    Query(description="The bandit, needed only where several have such a decision."),
+    Query(
+        description="The bandit; needed only if several have a decision with this id."
+    ),
 ]
 
 
@@ -27,7 +29,7 @@ BanditName = Annotated[
 def show_decision(
     decision: str, service: ServiceDep, caller: Reader, bandit: BanditName = None
 ) -> bodies.DecisionDetails:
-    """A decision of any age, and what became of it."""
+    """A decision of any age, with its status."""
     found = service.hub.with_decision(caller.tenant, decision, bandit)
     return details_body(found.name, found.decision(decision))
 
@@ -63,7 +65,7 @@ def tell(
 def abandon(
     decision: str, service: ServiceDep, caller: Teller, bandit: BanditName = None
 ) -> bodies.Abandoned:
-    """Stop waiting for rewards. Those that come nevertheless are learned."""
+    """Stop waiting for rewards. Rewards that still arrive are learned."""
     found = service.hub.with_decision(caller.tenant, decision, bandit)
     return bodies.Abandoned(awaited=found.abandon(decision))
 
@@ -72,7 +74,7 @@ def abandon(
 def activate(
     decision: str, service: ServiceDep, caller: Teller, bandit: BanditName = None
 ) -> bodies.Activated:
-    """Await the rewards of a deferred decision: it is acted on now."""
+    """Activate a deferred decision: its rewards are awaited from now on."""
     found = service.hub.with_decision(caller.tenant, decision, bandit)
     return bodies.Activated(deferred=found.activate(decision))
 
@@ -81,6 +83,6 @@ def activate(
 def explain(
     decision: str, service: ServiceDep, caller: Reader, bandit: BanditName = None
 ) -> bodies.Explanation:
-    """Why a bandit decided as it did, by what it knew then."""
+    """Why a bandit decided as it did, from what it had learned at the time."""
     found = service.hub.with_decision(caller.tenant, decision, bandit)
     return explanation_body(found.explain(decision))

@@ -16,7 +16,7 @@ from .problems import MEDIA_TYPE
 
 DESCRIPTION = """
 Bandits over combinations: **ask** which arms to choose, act, **tell** the rewards, perhaps a week later.
-What was acknowledged is durable. Repeating a request is harmless: it counts once.
+Acknowledged events are durable. A request that is repeated with the same id counts once.
 """
 API_VERSION = "1"
 """The version of the interface, which is also the first part of its paths."""
@@ -24,7 +24,7 @@ API_VERSION = "1"
 bearer = HTTPBearer(
     auto_error=False,  # the gate answers, with a problem
     scheme_name="Bearer",
-    description="A token of `superarm token create`. A service on loopback needs none "
+    description="A token from `superarm token create`. A service on loopback needs none "
     "until the first token is created.",
 )
 

@@ -80,7 +80,7 @@ class Gate:
         now = clock.monotonic()
         row = self._journal.find_token(token_hash)
         if row is None:
-            raise _unauthorized("this token is unknown, or was removed")
+            raise _unauthorized("this token is unknown or was removed")
         caller = Caller(row.tenant, frozenset(row.scopes.split()))
         with self._lock:
             self._known[token_hash] = _KnownCaller(now, caller)

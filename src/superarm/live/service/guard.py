@@ -45,9 +45,7 @@ class Guard:
     def _refusal(self, headers: dict[bytes, str]) -> tuple[HTTPStatus, str] | None:
         host = headers.get(b"host", "")
         if _without_port(host) not in self._hosts:
-            detail = (
-                f"this service is not named {host[:200]!r}; allow it with --host-name"
-            )
+            detail = f"host {host[:200]!r} is not allowed; allow it with --host-name"
             return HTTPStatus.MISDIRECTED_REQUEST, detail
         origin = headers.get(b"origin")
         if origin is not None and _netloc(origin) != host:

@@ -102,7 +102,9 @@ class Handover:
             return
         try:
             # A tenant whose requests are slow must not hold all connections to the owner.
-            async with self._service.concurrency.slot(bandit.tenant):
+            # Its slots are not those of this process's own requests: processes that hand over to each
+            # other would otherwise wait for each other.
+            async with self._service.forwarding.slot(bandit.tenant):
                 response = await self._forward(address, scope, body)
         except Refusal as error:
             response = problem(error.status, error.detail, error.headers)
@@ -115,7 +117,7 @@ class Handover:
             status = HTTPStatus.SERVICE_UNAVAILABLE
             response = problem(
                 status,
-                "the process that owns this bandit did not answer; try again",
+                "the process that owns this bandit did not answer; retry soon",
                 retry_headers(status),
             )
         await response(scope, receive, send)

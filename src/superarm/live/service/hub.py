@@ -65,7 +65,7 @@ class Hub:
         Args:
             tenant: Whose bandit it is.
             name: Its name.
-            spec: What it is made of.
+            spec: Its spec.
         """
         with self._creating:
             if self.storage.journal.find(tenant, name) is None:
@@ -78,7 +78,7 @@ class Hub:
         if len(self.storage.journal.bandits(tenant)) >= self._most_per_tenant:
             raise Refusal(
                 HTTPStatus.FORBIDDEN,
-                f"this tenant has {self._most_per_tenant} bandits, which is the limit; use one of them",
+                f"this tenant has reached the limit of {self._most_per_tenant} bandits; use an existing one",
             )
 
     def bandit(self, tenant: str, name: str) -> Bandit:
@@ -105,7 +105,7 @@ class Hub:
         return bandit
 
     def drop(self, tenant: str, name: str) -> None:
-        """Forget what is in memory of a bandit, because another process owns it now.
+        """Drop a bandit from memory, because another process owns it now.
 
         Args:
             tenant: Whose bandit it is.

@@ -1,11 +1,11 @@
 """Which process owns a bandit, where several serve one storage.
 
-Each process says every second that it is alive. A bandit belongs to the living process whose hash with
+Each process records a heartbeat every second. A bandit belongs to the living process whose hash with
 the bandit is highest. So all processes agree without asking each other, and when one of them stops,
 only its own bandits move.
 
 This decides who is asked, not what is true. For a moment two processes may believe that they own a
-bandit; then the journal refuses the events of whoever is behind.
+bandit; then the journal refuses the events of the process that is behind.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from superarm.live.journal import Membership, ProcessRow
 
 _BEAT_SECONDS = 1.0
 _ALIVE_SECONDS = 3.0
-"""How long a process that says nothing counts as alive."""
+"""How long a process without a heartbeat counts as alive."""
 
 
 class Owners:
     """Finds the owners of bandits.
 
     Args:
-        membership: Where processes say that they are alive.
+        membership: Where processes record heartbeats.
         address: Where other processes reach this one.
     """
 

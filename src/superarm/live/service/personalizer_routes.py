@@ -61,7 +61,7 @@ class RankRequest(PersonalizerBody):
 
     actions: list[RankableAction] = Field(
         min_length=1,
-        description="In apprentice mode, the first that is not excluded is chosen.",
+        description="In apprentice mode, the first action that is not excluded is chosen.",
     )
     context_features: list[FlatTable] | None = None
     excluded_actions: list[str] | None = Field(
@@ -69,7 +69,7 @@ class RankRequest(PersonalizerBody):
     )
     event_id: str | None = Field(
         default=None,
-        description="An id of your own; ranking again with it returns the same answer.",
+        description="An id of your own. A repeated rank with the same id returns the same answer.",
     )
     defer_activation: bool | None = Field(
         default=None,
@@ -78,7 +78,7 @@ class RankRequest(PersonalizerBody):
 
 
 class RankedAction(PersonalizerBody):
-    """An action with the probability that it had of being chosen."""
+    """An action, and its probability of being chosen."""
 
     id: str
     probability: float
@@ -168,7 +168,7 @@ def rank(
     service: ServiceDep,
     caller: Asker,
 ) -> RankResponse:
-    """Choose one of the actions. The decision is durable when the answer comes."""
+    """Choose one of the actions. The decision is durable before the response is sent."""
     found = service.hub.bandit(caller.tenant, bandit)
     require_arms(len(body.actions), service.limits, "actions")
     hash_columns = found.spec.hash_columns or 0  # 0: the bandit refuses to rank
@@ -199,7 +199,7 @@ def reward_event(
     service: ServiceDep,
     caller: Teller,
 ) -> None:
-    """Learn the reward of the action that was chosen. Another value than before is answered with 409."""
+    """Learn the reward of the chosen action. A value that differs from an earlier one: 409."""
     found = service.hub.bandit(caller.tenant, bandit)
     personalizer.reward(found, event_id, body.value)
 
@@ -212,5 +212,5 @@ def activate_event(
     service: ServiceDep,
     caller: Teller,
 ) -> None:
-    """Await the reward of an event whose activation was deferred. Repeating it changes nothing."""
+    """Activate a deferred event: its reward is awaited from now on. Repeating it changes nothing."""
     service.hub.bandit(caller.tenant, bandit).activate(event_id)

@@ -68,7 +68,7 @@ def decision_body(bandit: str, answer: Answer) -> bodies.Decision:
 
 
 def details_body(bandit: str, details: DecisionDetails) -> bodies.DecisionDetails:
-    """A decision, and what became of it, as JSON.
+    """A decision with its status, as JSON.
 
     Args:
         bandit: The name of the bandit.

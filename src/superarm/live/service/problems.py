@@ -42,7 +42,7 @@ _STATUSES: tuple[tuple[type[SuperarmError], HTTPStatus], ...] = (
 
 
 _NO_STORAGE = "the storage cannot be read or written at the moment"
-_OTHER_OWNER = "another process changes this bandit; retry soon"
+_OTHER_OWNER = "another process is changing this bandit; retry soon"
 _INTERNAL_ERROR = "internal error; see the service's log"
 
 
@@ -133,7 +133,7 @@ def detail_of(error: SuperarmError) -> str:
 
 
 def retry_headers(status: HTTPStatus) -> dict[str, str] | None:
-    """When to try again, for errors that pass.
+    """When to retry, for temporary errors.
 
     Args:
         status: The status of the answer.
@@ -189,7 +189,7 @@ def _allowed_methods(app: FastAPI, path: str) -> list[str]:
 
 
 def faults_of(error: RequestValidationError) -> str:
-    """What was wrong with a request, the first few faults of it.
+    """What is wrong with a request: its first three faults.
 
     Args:
         error: The error of the request.

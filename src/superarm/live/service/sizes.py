@@ -49,7 +49,7 @@ def require_arms(count: int, limits: Limits, what: str = "arms") -> None:
     if count > limits.arms:
         raise Refusal(
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-            f"{count} {what} exceed the limit of {limits.arms}; offer fewer",
+            f"{count} {what} exceed the limit of {limits.arms}; send fewer",
         )
 
 
@@ -92,9 +92,7 @@ def arms_of(arms: bodies.Arms | None, bandit: Bandit, limits: Limits) -> Any:
     if not isinstance(arms, bodies.ArmsTable):
         return arms
     if len(arms.ids) != len(rows) or len(set(arms.ids)) != len(rows):
-        raise InputError(
-            "arms must have one id, and none twice, for each row of features"
-        )
+        raise InputError("arms must have one unique id for each row of features")
     if all(isinstance(row, list) for row in rows):
         return Arms(ids=arms.ids, features=rows)
     return dict(zip(arms.ids, rows, strict=True))

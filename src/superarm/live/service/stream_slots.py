@@ -35,13 +35,13 @@ class StreamSlots:
         if self._open[tenant] >= self._most_per_tenant:
             raise Refusal(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                f"{self._most_per_tenant} streams of this tenant are open; close one first",
+                f"{self._most_per_tenant} streams of this tenant are open, which is the limit; close one first",
                 _RETRY,
             )
         if self._open.total() >= self._most:
             raise Refusal(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                "as many streams are open as this service allows; retry soon",
+                f"the limit of open streams, {self._most}, is reached; retry soon",
                 _RETRY,
             )
         self._open[tenant] += 1
