@@ -229,11 +229,22 @@ def test_the_advice_leads_to_the_events_before_the_damage(
         Storage(f"sqlite:///{path}")
     assert path.read_bytes() == recording.database
     assert path.with_name("bandits.db-wal").read_bytes() == before
-    command = str(caught.value).rpartition("`truncate ")[2].rstrip("`").split()
-    size = int(command[0].removeprefix("--size="))
-    log = Path(command[1])
-    log.write_bytes(log.read_bytes()[:size])
+    message = str(caught.value)
+    assert "restore a backup" in message
+    size = int(message.rpartition("--size=")[2].partition("`")[0])
+    log = path.with_name("bandits.db-wal")
+    log.write_bytes(before[:size])
     assert recovered_events(path) == recording.events[:6]
+
+
+@pytest.mark.parametrize("size", [32, 512, 4096])
+def test_a_log_whose_beginning_is_gone_is_refused(
+    recording: Recording, tmp_path: Path, size: int
+) -> None:
+    log = bytes(size) + recording.log[size:]
+    path = write_files(tmp_path / "copy", recording.database, log)
+    with pytest.raises(StateError, match="is damaged at byte"):
+        Storage(f"sqlite:///{path}")
 
 
 # --- a copy of a process at work ---------------------------------------------------------------
