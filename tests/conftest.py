@@ -45,7 +45,6 @@ def regressor(sk: Any) -> Any:
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # thousands of tests that stay: no collection need look at them
     gc.enable()
 
 
