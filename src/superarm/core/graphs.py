@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Floats, Ints
+from .caching import cached_property
 from .errors import InputError, ShapeError
 from .inputs import as_positions, as_vector, is_listed, read_only
 from .registry import register

@@ -12,13 +12,14 @@ small as 1e-20 and the result is exact to rounding.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from typing import Any
 from weakref import proxy
 
 import numpy as np
 
 from superarm.core import Floats, Ints
+from superarm.core.caching import cached_property
 from superarm.core.errors import InputError, NotPositiveDefiniteError
 
 # Nodes up to which ν need not be an integer: the eigenvectors are n² numbers.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from superarm.core import Floats
+from superarm.core.caching import cached_property
 from superarm.core.errors import ShapeError
 
 from .base import DEFAULT_BOUNDS, Bounds, Kernel
@@ -52,7 +52,7 @@ class Stationary(Kernel):
             self._check_width(rows.shape[1], name)
         return rows
 
-    @functools.cached_property
+    @cached_property
     def _by_column(self) -> bool:
         """Whether a hyper-parameter has one number for each column."""
         values = [self._value_of(name) for name in self.hyperparameters]

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from superarm.core import Floats, Ints
+from superarm.core.caching import cached_property
 from superarm.core.display import Displayable
 from superarm.core.errors import InputError
 from superarm.core.inputs import (

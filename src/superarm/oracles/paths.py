@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from superarm.core import Floats, Ints, Rescore, Rng, Selection
+from superarm.core.caching import cached_property
 from superarm.core.capabilities import CostsOnly
 from superarm.core.errors import (
     InfeasibleError,

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -31,6 +30,7 @@ from superarm.core import (
     Problem,
     State,
 )
+from superarm.core.caching import cached_property
 from superarm.core.capabilities import (
     AdditiveProblem,
     Forecaster,

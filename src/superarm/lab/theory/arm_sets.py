@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from superarm.core import Covariance, Floats, Ints
+from superarm.core.caching import cached_property
 from superarm.core.errors import InputError
 from superarm.core.inputs import as_count, as_positive
 from superarm.core.linalg import cholesky, solve_lower

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from superarm.core import Covariance, Floats, Gamma
+from superarm.core.caching import cached_property
 from superarm.core.errors import InputError
 from superarm.core.inputs import (
     as_count,

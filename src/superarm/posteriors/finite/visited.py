@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Covariance, Floats, Ints, State
+from superarm.core.caching import cached_property
 from superarm.core.errors import (
     NotPositiveDefiniteError,
     PrecisionWarning,

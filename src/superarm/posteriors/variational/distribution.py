@@ -19,11 +19,11 @@ is the prior's and never moves: the steps in ``steps.py`` change P and h.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
 from superarm.core import Covariance, Floats, Ints
+from superarm.core.caching import cached_property
 from superarm.core.linalg import (
     cholesky,
     psd_root,

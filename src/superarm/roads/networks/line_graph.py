@@ -11,13 +11,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from superarm.core import Bools, Floats, Ints
+from superarm.core.caching import cached_property
 from superarm.core.errors import InputError, UnknownArmError
 from superarm.core.graphs import Graph, TurnGraph, as_pairs, sorted_pairs
 from superarm.core.inputs import read_only

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from superarm.core import Floats, Ints
+from superarm.core.caching import cached_property
 from superarm.core.errors import InputError, UnknownArmError
 
 from .geography import COMPLEX, Points, great_circle, mercator, metres_per_radian, pairs

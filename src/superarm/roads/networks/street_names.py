@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from functools import cached_property
 from typing import NamedTuple
 
+from superarm.core.caching import cached_property
 from superarm.core.errors import UnknownArmError
 
 from .line_graph import LineGraph

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from superarm.core import Floats, Ints, Rng
+from superarm.core.caching import cached_property
 from superarm.core.capabilities import PartialStd
 from superarm.core.inputs import as_generator, as_positions
 from superarm.core.locks import exclusive

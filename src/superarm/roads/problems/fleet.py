@@ -22,13 +22,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from superarm.core import Best, Decision, Feedback, Floats, Ints, Offer, Rng
+from superarm.core.caching import cached_property
 from superarm.core.capabilities import Metric
 from superarm.core.errors import InfeasibleError, InputError
 from superarm.core.inputs import as_count, as_number, require_choice

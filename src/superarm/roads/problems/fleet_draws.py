@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from superarm.core import Floats, Ints
+from superarm.core.caching import cached_property
 from superarm.core.streams import Streams, stream
 from superarm.roads.energy import RoadScales, Vehicle
 from superarm.roads.models import FleetModel

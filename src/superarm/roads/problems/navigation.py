@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from superarm.core import Arms, Best, Bools, Decision, Feedback, Floats, Offer, Rng
+from superarm.core.caching import cached_property
 from superarm.core.capabilities import HorizonFree, Metric
 from superarm.core.errors import InfeasibleError, InputError
 from superarm.core.inputs import as_number, as_positive, read_only, require_choice

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from superarm.core import Floats, Ints
+from superarm.core.caching import cached_property
 from superarm.oracles import Trip
 from superarm.roads.energy import Vehicle, drive_time
 from superarm.roads.networks import LineGraph, RoadNetwork

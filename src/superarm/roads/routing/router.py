@@ -30,13 +30,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from superarm.core import Bools, Floats, State
+from superarm.core.caching import cached_property
 from superarm.core.compiling import Backend, is_compiled
 from superarm.core.errors import InfeasibleError, InputError, SpecError, StateError
 from superarm.core.inputs import require_choice

@@ -27,13 +27,13 @@ goal.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Bools, Floats, Ints
+from superarm.core.caching import cached_property
 from superarm.core.compiling import Backend, is_compiled
 from superarm.core.shortest_paths import ShortestPaths, shortest_costs, shortest_paths
 from superarm.roads.networks import LineGraph

@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from superarm.core import Covariance, Floats, Ints
+from superarm.core.caching import cached_property
 from superarm.core.errors import InputError, NotPositiveDefiniteError
 from superarm.core.growing_cholesky import GrowingCholesky
 from superarm.core.inputs import as_count, as_features, as_positive

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from superarm.core import Floats
+from superarm.core.caching import cached_property
 from superarm.lab import theory
 from superarm.lab.experiments.spec import Experiment
 from superarm.lab.simulation import Run
