@@ -217,6 +217,7 @@ def test_imports_are_a_list_of_names(cli: Command, own: Any, line: str) -> None:
     ).fails(2)
 
 
+@pytest.mark.thorough
 def test_as_a_module(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "superarm", "list", "no-such-family"]
     done = subprocess.run(

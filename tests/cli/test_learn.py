@@ -105,6 +105,7 @@ def test_a_log_is_learned_once(
     )
 
 
+@pytest.mark.thorough
 def test_concurrent_learning_is_serialised(
     cli: Command, town: Any, graph: LineGraph, log: Path
 ) -> None:

@@ -693,6 +693,7 @@ def test_serve(cli: Command, files: Path, program: list[str]) -> None:
     assert "does not answer" in cli("bandits", "list", "--storage", address).fails(1)
 
 
+@pytest.mark.thorough
 def test_serve_names_storage_and_address(
     cli: Command, files: Path, program: list[str]
 ) -> None:
@@ -811,6 +812,7 @@ def test_a_service_with_tokens(
             assert "no bandit 'menu'" in cli("bandits", "show", "menu", *at).fails(2)
 
 
+@pytest.mark.thorough
 def test_limits_reach_the_service(
     cli: Command, files: Path, url: str, program: list[str]
 ) -> None:

@@ -25,6 +25,7 @@ FAST = ("--jobs", "1")
 # --- the contract, in a subprocess -------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(
     shell: Command, cli: Command, tiny: str
 ) -> None:

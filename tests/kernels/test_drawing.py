@@ -209,6 +209,7 @@ def exact(root: drawing.PriorRoot) -> Floats:
     return drawn.T @ drawn
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SPARSE)
 @pytest.mark.parametrize(
     "arms", [NUMBERED, NUMBERED[[7, 3, 21, 3]]], ids=["all", "some"]

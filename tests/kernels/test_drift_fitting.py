@@ -106,6 +106,7 @@ def drawn(epsilon: float, seed: int, locations: int = 20, times: int = 40) -> Dr
     return fit_drift(K, readings, noise_variance=0.01)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "epsilon",
     [

@@ -43,6 +43,7 @@ def finished(
     return here / "demo", done
 
 
+@pytest.mark.thorough
 def test_in_a_pipe(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     out, done = finished
     assert done.stderr == ""

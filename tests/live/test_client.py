@@ -115,7 +115,13 @@ def play_challenger(bandit: BanditVerbs) -> list[Any]:
     return reports
 
 
-@pytest.mark.parametrize("rule", [UCB(schedule=Fixed(value=2.0)), Thompson()])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        UCB(schedule=Fixed(value=2.0)),
+        pytest.param(Thompson(), marks=pytest.mark.thorough),
+    ],
+)
 def test_a_remote_bandit_is_like_one_of_your_own(
     client: Client, tmp_path: Path, rule: Any
 ) -> None:

@@ -328,6 +328,7 @@ def prove_copies(folder: Path, count: int) -> None:
             assert earlier == events[: len(earlier)]
 
 
+@pytest.mark.thorough
 def test_a_copy_at_any_moment_has_everything_acknowledged(tmp_path: Path) -> None:
     prove_copies(tmp_path, count=3)
 

@@ -85,6 +85,7 @@ def test_couplings_have_their_marginals_and_the_least_cost(
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", BACKENDS)
 @given(tree=trees(6), seed=seeds)
 @settings(max_examples=50)

@@ -287,6 +287,7 @@ def test_numbers_that_only_rank_arms_have_no_costs_subtracted() -> None:
     IndexPolicy(rule=ExpectedImprovement(scale="linear"), **parts)
 
 
+@pytest.mark.thorough
 def test_a_slate_of_sensors_changes_less_where_changing_it_costs() -> None:
     world = temperature_series(seed=0, horizon=60, source="synthetic", k=5)
     spread = float(np.sqrt(world.model.kernel.diag(world.model.arms).mean()))

@@ -116,6 +116,7 @@ def below(tree: Tree, vertex: int) -> set[int]:
 # --- frt -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("tau", TAUS)
 @given(metric=metrics, seed=seeds)
 @settings(max_examples=60)

@@ -63,8 +63,22 @@ NEEDED = {"numba": "numba", "scikit-learn": "sklearn"}
 """Modules by a word in the names of the parts that need them."""
 
 
-LONG = {"separate roads"}
-"""Parts that take long, and whose parts are tried by themselves."""
+FURTHER = {
+    "streaming scikit-learn",
+    "streaming large",
+    "streaming small",
+    "finite root numpy",
+    "finite scikit-learn",
+    "finite large",
+    "finite small",
+    "resetting drifting",
+    "change-detecting streaming",
+    "refitting drifting",
+    "variational smooth",
+    "independent features",
+    "separate roads",
+}
+"""Further cases of posteriors of which another case is tried: they are marked ``thorough``."""
 
 
 def named(parts: Iterable[str]) -> list[Any]:
@@ -78,7 +92,7 @@ def named(parts: Iterable[str]) -> list[Any]:
             for word, module in NEEDED.items()
             if word in name
         ]
-        if name in LONG:
+        if name in FURTHER:
             marks.append(pytest.mark.thorough)
         return marks
 

@@ -44,6 +44,7 @@ def offer_of(step: int = 1, available: Any = None) -> Offer:
     return Offer(step=step, arms=Arms.numbered(ROWS), available=available)
 
 
+@pytest.mark.thorough
 def test_frequencies_are_the_propensities() -> None:
     """Of 4,000 draws, each of the 10 pairs is as frequent as its propensity states.
 

@@ -104,6 +104,7 @@ def assert_equal(
     )
 
 
+@pytest.mark.thorough
 def test_many_rounds_equal_a_dense_solve() -> None:
     rng, gp, slow = np.random.default_rng(0), posterior(), Naive()
     rows, rewards, noises = [], [], []

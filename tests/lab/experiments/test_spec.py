@@ -65,6 +65,7 @@ LONG = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     [

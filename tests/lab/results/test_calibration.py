@@ -83,6 +83,7 @@ def test_shares_are_those_of_the_records(run: Run) -> None:
             assert calibrations[policy]["arms"][index].judged == 3 * 150 * 3
 
 
+@pytest.mark.thorough
 def test_drift_aware_policy_is_calibrated_and_others_are_overconfident(
     run: Run,
 ) -> None:

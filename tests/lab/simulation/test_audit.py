@@ -306,6 +306,7 @@ def test_noise_cannot_hide_a_posterior_without_variance(world) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_well_specified_intervals_have_nominal_coverage() -> None:
     # 12 seeds x 30 trips; given the past a trip is inside its 90 % interval with probability 0.9,
     # so the number inside is a sum of martingale differences: 5 standard deviations of a binomial.

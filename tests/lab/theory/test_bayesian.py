@@ -360,6 +360,7 @@ def test_bayesian_regret_stays_below_the_bounds(algorithm: Any) -> None:
     assert (np.diff(curves, axis=1) >= -1e-12).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("algorithm", ["index", "joint samples"])
 @pytest.mark.parametrize("width", [0.3, 1.5])
 def test_rectified_regret_stays_below_its_bound(algorithm: str, width: float) -> None:

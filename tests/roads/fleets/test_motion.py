@@ -380,6 +380,7 @@ def test_totals_are_raw_and_net(fleet: Fleet) -> None:
     np.testing.assert_allclose(means[0], means[2], atol=1e-9)
 
 
+@pytest.mark.thorough
 def test_forecasts_from_raw_readings_are_those_from_net_ones(fleet: Fleet) -> None:
     """Far nearer than from raw readings that are taken for net: of trips, as motion adds up to nothing
     along them."""

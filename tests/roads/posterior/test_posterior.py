@@ -298,6 +298,7 @@ def some_trips(draw: st.DrawFn) -> list[Driven]:
     return trips
 
 
+@pytest.mark.thorough
 @settings(max_examples=60)
 @given(trips=some_trips())
 def test_road_posterior_follows_the_model(trips: list[Driven]) -> None:
