@@ -225,7 +225,10 @@ def _headline_of_one(run: Run, ranking: Mapping[str, Average]) -> str:
     shown = texts[: min(ties, _MOST_IN_HEADLINE)]
     if ties > len(shown):
         shown.append(f"and {count_text(ties - len(shown), 'other')}")
-    return f"Lowest mean regret, not separated by {seeds}: {'; '.join(shown)}."
+    return (
+        f"Lowest mean regret: {'; '.join(shown)}. In a comparison of all {len(ranking)} policies, "
+        f"{seeds} do not separate these."
+    )
 
 
 def _rivals(run: Run, ranking: Mapping[str, Average]) -> dict[str, Average]:
