@@ -4,6 +4,9 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 export OPENBLAS_NUM_THREADS = 1
+# Tests store thousands of small files durably; in memory that takes no time. Faults at full size use the disk.
+MEMORY := $(shell test -w /dev/shm && test $$(df --output=avail /dev/shm | tail -n 1) -gt 2000000 && echo /dev/shm)
+IN_MEMORY = $(if $(MEMORY),TMPDIR=$(MEMORY))
 # Neighbouring tests share fixtures, so each worker begins with a stretch of its own.
 # Some tests wait for a disk or another process, so there is one worker more than cores.
 WORKERS = -n $$($(BIN)/python -c "import os; print(os.cpu_count() + 1)") --dist worksteal
@@ -24,10 +27,10 @@ demo: $(VENV)/.core ## watch a car learn its way through a city
 	$(BIN)/superarm demo
 
 test: $(VENV)/.dev ## the default tests, within three minutes on two idle cores
-	$(BIN)/python -m pytest -q $(WORKERS) -m "not slow and not thorough" --doctest-modules
+	$(IN_MEMORY) $(BIN)/python -m pytest -q $(WORKERS) -m "not slow and not thorough" --doctest-modules
 
 slow: $(VENV)/.dev ## the longer proofs, the guide and the notebooks
-	$(BIN)/python -m pytest -q $(WORKERS) -m "(slow or thorough) and not full"
+	$(IN_MEMORY) $(BIN)/python -m pytest -q $(WORKERS) -m "(slow or thorough) and not full"
 
 full: $(VENV)/.dev ## kills and faults of live bandits at full size, many minutes
 	$(BIN)/python -m pytest -q -rP -m full
@@ -35,7 +38,7 @@ full: $(VENV)/.dev ## kills and faults of live bandits at full size, many minute
 # A short form of the tests under the BLAS of other processors: two that this one can run.
 kernels: $(VENV)/.dev ## a short form of the tests with other processors' BLAS
 	set -e; kernels=$$($(BIN)/python .ci/kernels.py); for kernel in $$kernels; do echo "BLAS of $$kernel"; \
-		OPENBLAS_CORETYPE=$$kernel $(BIN)/python -m pytest -q $(WORKERS) -m "not slow" $(SHORT); done
+		OPENBLAS_CORETYPE=$$kernel $(IN_MEMORY) $(BIN)/python -m pytest -q $(WORKERS) -m "not slow" $(SHORT); done
 
 # The same, and figures, with the oldest versions that pyproject.toml allows; Python 3.11 to 3.13.
 # What old packages use of others may be deprecated by now.
@@ -44,7 +47,7 @@ oldest: ## the same with the oldest versions that pyproject.toml allows
 	$(PYTHON) .ci/oldest.py > $(VENV)-oldest/constraints.txt
 	$(VENV)-oldest/bin/python -m pip --disable-pip-version-check install --quiet \
 		--constraint $(VENV)-oldest/constraints.txt --editable '.[test,cluster]'
-	$(VENV)-oldest/bin/python -m pytest -q $(WORKERS) -m "not slow" -W ignore::DeprecationWarning \
+	$(IN_MEMORY) $(VENV)-oldest/bin/python -m pytest -q $(WORKERS) -m "not slow" -W ignore::DeprecationWarning \
 		$(SHORT) tests/lab/test_figures.py tests/live/test_service.py tests/live/test_client.py
 
 # The wheel by itself, without any extra: it must answer, run and draw.
