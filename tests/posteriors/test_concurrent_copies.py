@@ -188,7 +188,7 @@ def torn_copies(
     return problems
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "way"), PAIRS)
 def test_copies_are_consistent(name: str, way: str) -> None:
     assert torn_copies(name, WAYS[way], copies=6, seconds=0.1) == []
@@ -248,7 +248,7 @@ def torn_forks(name: str, count: int, seconds: float) -> list[str]:
     return problems
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @forks
 @pytest.mark.parametrize("name", MAKERS)
 def test_forked_child_has_a_consistent_copy(name: str) -> None:

@@ -165,7 +165,7 @@ def assert_alike(actual: Known, expected: Known) -> None:
         assert np.abs(np.subtract(one, other)).max() < 1e-9
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "lesson", "settings"), CASES)
 def test_update_is_atomic_under_any_interrupt(
     name: str, lesson: str, settings: dict[str, Any]
