@@ -22,7 +22,7 @@ def test_the_limit_of_failures_is_a_binomial_quantile() -> None:
 @pytest.mark.slow
 def test_intervals_cover_what_a_challenger_earns() -> None:
     size = shadow.Size(before=50, compared=150, after=50)
-    results = shadow.play(SEEDS, size)
+    results = shadow.play(range(SEEDS), size)
     limit = shadow.most_failures(SEEDS)
     for name in ("inverse_propensity", "doubly_robust"):
         estimates = [result.estimates[name] for result in results]
