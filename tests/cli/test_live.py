@@ -116,11 +116,11 @@ def test_ask_tell_and_explain(cli: Command, place: str) -> None:
     explanation = cli("explain", "menu", "d2", *at, "--json").json()
     assert explanation["decision"] == "d2"
     assert len(explanation["arms"]) == len(explanation["runner_up"]) == 2
-    best, second = (
+    best_total, second_total = (
         sum(arm["index"] for arm in explanation[super_arm])
         for super_arm in ("arms", "runner_up")
     )
-    assert explanation["margin"] == pytest.approx(best - second)
+    assert explanation["margin"] == pytest.approx(best_total - second_total)
     teacher = explanation["arms"][0]["teachers"][0]
     assert set(teacher) == {"decision", "arm", "reward", "share"}
     assert teacher["decision"] == "d1"
