@@ -198,6 +198,37 @@ def test_an_upgrade_that_fails_changes_nothing(
     journal.close()
 
 
+def test_an_upgrade_waits_for_transactions_that_have_read_the_schema(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer shares the schema until its commit; an upgrade needs it for itself."""
+    import psycopg
+
+    journal = open_journal(postgres_url)
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        exclusive = b"LOCK TABLE superarm_schema IN ACCESS EXCLUSIVE MODE NOWAIT"
+        with (
+            journal._transaction(),
+            pytest.raises(psycopg.errors.LockNotAvailable),
+            other.transaction(),
+        ):
+            other.execute(exclusive)
+        with other.transaction():
+            other.execute(exclusive)
+    journal.close()
+    from superarm.live.postgres_schema import STEPS
+
+    holds_lock = (
+        "SELECT 1 / count(*) FROM pg_locks WHERE relation = 'superarm_schema'::regclass "
+        "AND pid = pg_backend_pid() AND mode = 'AccessExclusiveLock'"
+    )
+    for module in ("journal", "postgres_journal"):
+        monkeypatch.setattr(f"superarm.live.{module}.SCHEMA", SCHEMA + 1)
+    steps = {**STEPS, SCHEMA + 1: holds_lock}
+    monkeypatch.setattr("superarm.live.postgres_journal.STEPS", steps)
+    open_journal(postgres_url, upgrade=True).close()  # would divide by zero
+
+
 def test_tables_of_another_program_are_left_alone(
     postgres_url: str,
 ) -> None:
