@@ -1,4 +1,7 @@
-"""The tables of ``docs/scale.md``: ``python -m bench.scale_tables bench/results/scale.json``."""
+"""The tables of ``docs/scale.md``, and its sentences with numbers.
+
+``python -m bench.scale_tables bench/results/scale.json`` prints them.
+"""
 
 from __future__ import annotations
 
@@ -159,6 +162,72 @@ def _plans(facts: dict[str, Any]) -> str:
     return _table(("", *by_scenario), rows)
 
 
+# --- sentences -----------------------------------------------------------------------------------
+
+
+def sentences(facts: dict[str, Any]) -> list[str]:
+    """The parts of the page's sentences whose numbers follow from the measurements.
+
+    Args:
+        facts: The measurements of ``bench/scale.py``.
+    """
+    return [
+        *_page_sentences(facts),
+        *_request_sentences(facts),
+        *_plan_sentences(facts),
+    ]
+
+
+def _page_sentences(facts: dict[str, Any]) -> list[str]:
+    pages = facts["pages of a commit of SQLite, by bandits and events"]
+    differences = []
+    for by_share in _by_prefix(facts, "hit rate of").values():
+        differences += [
+            abs(rate["simulated"] - rate["by Che's approximation"])
+            for rate in by_share.values()
+        ]
+    return [
+        f"100 events of one bandit change {pages['1']['100']} pages of 4 kB; "
+        f"100 events of 100 bandits change {pages['100']['100']}.",
+        f"Che's approximation differs by at most {max(differences):.1g}.",
+    ]
+
+
+def _request_sentences(facts: dict[str, Any]) -> list[str]:
+    service = facts["CPU seconds of the service, 10 fixed arms"]
+    shared = facts["ask over PostgreSQL"]
+    ask = shared["CPU seconds at the owner"]
+    owner_seconds = facts["CPU seconds to find the owner, by processes"]["100"]
+    batch_gain = service["tell"] / service["tell in a batch"]
+    hop_cost = shared["CPU seconds with a hop"] / ask
+    return [
+        f"One ask over HTTP takes {_seconds(ask)}, so a core answers at most {_count(1 / ask)} a second.",
+        f"tells in batches, {_round(batch_gain):g} times cheaper than single ones;",
+        f"hashes the names of all processes: {_seconds(owner_seconds)} for 100 processes.",
+        f"A request at the wrong process costs {_round(hop_cost):g} times the processor time,",
+    ]
+
+
+def _plan_sentences(facts: dict[str, Any]) -> list[str]:
+    plan = facts["plan"]["tells in batches"]
+    single = facts["plan"]["single tells"]
+    shards = single["shards, by events in a commit"]
+    ask_cores = (
+        plan["asks a second"] * facts["ask over PostgreSQL"]["CPU seconds at the owner"]
+    )
+    load_share = plan["cores that load, at full load"] / ask_cores
+    return [
+        f"each has only {_count(plan['events a second of a process'])} events a second.",
+        f"between that for 100 events a commit, {_count(shards['100'])}, and that for one, "
+        f"{_count(shards['1'])}.",
+        f"At a hit rate of {plan['hit rate']:.2f}, loads need {_round(load_share):g} times the processor "
+        "time of the asks themselves,",
+        f"a tenth of all bandits takes {_bytes(plan['bytes of live bandits'])}, spread over all processes.",
+        f"Events are never removed: {_bytes(single['bytes a day'])} a day in PostgreSQL with one tell per "
+        "ask.",
+    ]
+
+
 # --- numbers and tables ------------------------------------------------------------------------
 
 
@@ -200,4 +269,5 @@ def _by_prefix(facts: dict[str, Any], prefix: str) -> Any:
 
 if __name__ == "__main__":
     stored = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    print("\n\n".join(tables(stored["facts"])))
+    print("\n\n".join(tables(stored["facts"])), end="\n\n")
+    print("\n".join(sentences(stored["facts"])))

@@ -1,4 +1,4 @@
-"""Does a challenger earn what was estimated? ``python -m bench.shadow [--seeds N] [--workers N] [--json]``.
+"""Does a challenger earn what was estimated? ``python -m bench.shadow [--seeds N] [--json]``.
 
 For every seed, a live bandit explores: half of its rounds are random pairs of the five arms on offer. A
 challenger follows it. Then the report is read, the challenger is switched on, and what it earns is
@@ -11,15 +11,18 @@ compared with the estimates:
 The choices behind *deserved* come from a twin of the challenger that is taught here, without the journal. The
 theory of the intervals is about *deserved*. *Earned* differs from it by other arms on offer, and by what the
 challenger has learned in the meantime.
+
+Each seed stands alone, so you can split a long run: ``--first 0 --seeds 25 --json > a.json``, ``--first 25
+--seeds 25 --json > b.json``, ``--stored a.json b.json --json > bench/results/shadow.json``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -204,11 +207,11 @@ def _require(estimate: Estimate | None) -> Estimate:
     return estimate
 
 
-def play(seeds: int, size: Size, workers: int = 8) -> list[Result]:
+def play(seeds: Iterable[int], size: Size, workers: int = 8) -> list[Result]:
     """Play all seeds, each with a bandit of its own in one storage.
 
     Args:
-        seeds: How many.
+        seeds: The seeds.
         size: How many rounds each.
         workers: Threads: the journal stores what they write together.
     """
@@ -218,9 +221,7 @@ def play(seeds: int, size: Size, workers: int = 8) -> list[Result]:
             Storage(f"sqlite:///{path}") as storage,
             ThreadPoolExecutor(workers) as pool,
         ):
-            return list(
-                pool.map(lambda seed: play_seed(seed, storage, size), range(seeds))
-            )
+            return list(pool.map(lambda seed: play_seed(seed, storage, size), seeds))
 
 
 def most_failures(seeds: int) -> int:
@@ -236,37 +237,88 @@ def most_failures(seeds: int) -> int:
 
 
 def lines(results: Sequence[Result]) -> Iterator[str]:
-    """The table of docs/architecture.md.
+    """The result as docs/architecture.md states it: two sentences and a table.
 
     Args:
         results: One for each seed.
     """
-    count = len(results)
-    deserved = np.array([result.deserved for result in results])
-    earned = np.array([result.earned for result in results])
-    current = np.array([result.current for result in results])
+    current = np.mean([result.current for result in results])
+    deserved = np.mean([result.deserved for result in results])
+    earned = np.mean([result.earned for result in results])
     yield (
-        f"{count} seeds: the bandit earned {current.mean():.3f} a decision, the challenger deserved "
-        f"{deserved.mean():.3f} and earned {earned.mean():.3f} when it was switched on."
+        f"On average the bandit earned {current:.3f} a decision; the challenger deserved {deserved:.3f} and "
+        f"earned {earned:.3f}."
     )
-    yield f"At most {most_failures(count)} of {count} may miss by chance."
+    ratios = {name: width_ratio(results, name) for name in ESTIMATES}
+    yield (
+        f"The price is width: below, {ratios['inverse_propensity']:.1f} (inverse propensity) and "
+        f"{ratios['doubly_robust']:.1f} (doubly robust) times ±1.96 root mean square errors."
+    )
+    count = len(results)
+    yield (
+        f"If an interval misses with probability 5 %, more than {most_failures(count)} of {count} miss with "
+        f"probability {binom.sf(most_failures(count), count, 1.0 - LEVEL):.1g}."
+    )
     yield ""
     yield (
-        "| estimate | interval | mean error | root mean square error | mean width | covers deserved | "
+        "| estimate | 95 % interval | mean error | root mean square error | mean width | covers deserved | "
         "covers earned |"
     )
     yield "|---|---|---:|---:|---:|---:|---:|"
     for name in ESTIMATES:
-        estimates = [result.estimates[name] for result in results]
-        errors = np.array([estimate.value for estimate in estimates]) - deserved
-        widths = [estimate.upper - estimate.lower for estimate in estimates]
-        covers = sum(result.covers(name, result.deserved) for result in results)
-        covers_earned = sum(result.covers(name, result.earned) for result in results)
-        root = np.sqrt((errors**2).mean())
-        yield (
-            f"| {COLUMNS[name]} | {estimates[0].interval} | {errors.mean():+.3f} | {root:.3f} | "
-            f"{np.mean(widths):.3f} | {covers}/{count} | {covers_earned}/{count} |"
-        )
+        yield _row(results, name)
+
+
+def _row(results: Sequence[Result], name: str) -> str:
+    """The row of one estimate."""
+    count = len(results)
+    covers_deserved = sum(result.covers(name, result.deserved) for result in results)
+    covers_earned = sum(result.covers(name, result.earned) for result in results)
+    cells = (
+        COLUMNS[name],
+        results[0].estimates[name].interval,
+        _signed(float(_errors(results, name).mean())),
+        f"{_root_mean_square_error(results, name):.3f}",
+        f"{_mean_width(results, name):.3f}",
+        f"{covers_deserved} of {count}",
+        f"{covers_earned} of {count}",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def width_ratio(results: Sequence[Result], name: str) -> float:
+    """How wide intervals are, relative to ±1.96 root mean square errors.
+
+    Args:
+        results: One for each seed.
+        name: The estimate.
+    """
+    normal_width = 2.0 * 1.96 * _root_mean_square_error(results, name)
+    return _mean_width(results, name) / normal_width
+
+
+def _errors(results: Sequence[Result], name: str) -> Floats:
+    """Estimates less what the challenger deserved, by seed."""
+    return np.array(
+        [result.estimates[name].value - result.deserved for result in results]
+    )
+
+
+def _root_mean_square_error(results: Sequence[Result], name: str) -> float:
+    return float(np.sqrt((_errors(results, name) ** 2).mean()))
+
+
+def _mean_width(results: Sequence[Result], name: str) -> float:
+    estimates = [result.estimates[name] for result in results]
+    return float(np.mean([estimate.upper - estimate.lower for estimate in estimates]))
+
+
+def _signed(value: float) -> str:
+    sign = "−" if value < 0.0 else "+"
+    return f"{sign}{abs(value):.3f}"
+
+
+# --- stored results ------------------------------------------------------------------------
 
 
 def as_json(results: Sequence[Result]) -> str:
@@ -275,27 +327,45 @@ def as_json(results: Sequence[Result]) -> str:
     Args:
         results: One for each seed.
     """
-    rows = []
-    for result in results:
-        row: dict[str, object] = {
-            "seed": result.seed,
-            "current": result.current,
-            "deserved": result.deserved,
-            "earned": result.earned,
+    rows = [asdict(result) for result in results]
+    return json.dumps({"suite": "shadow", "rows": rows}, allow_nan=False)
+
+
+def from_json(text: str) -> list[Result]:
+    """The results that a text contains.
+
+    Args:
+        text: What :func:`as_json` returned.
+    """
+    results = []
+    for row in json.loads(text)["rows"]:
+        estimates = {
+            name: Estimate(**estimate) for name, estimate in row["estimates"].items()
         }
-        for name, estimate in result.estimates.items():
-            row[name] = [estimate.value, estimate.lower, estimate.upper]
-        rows.append(row)
-    return json.dumps({"rows": rows})
+        results.append(Result(**{**row, "estimates": estimates}))
+    return results
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.shadow", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--seeds", type=int, default=50, help="how many")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--json", action="store_true", help="one line of JSON")
+    parser.add_argument(
+        "--stored",
+        type=Path,
+        nargs="+",
+        help="play nothing, show what --json printed before; several files are joined",
+    )
     options = parser.parse_args()
-    results = play(options.seeds, Size(), options.workers)
+    if options.stored is not None:
+        results = []
+        for path in options.stored:
+            results += from_json(path.read_text(encoding="utf-8"))
+    else:
+        seeds = range(options.first, options.first + options.seeds)
+        results = play(seeds, Size(), options.workers)
     if options.json:
         print(as_json(results))
         return

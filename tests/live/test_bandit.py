@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -285,71 +284,6 @@ def test_refit_raises_the_likelihood_of_the_rewards(bandit: Bandit) -> None:
     again = reopened(bandit)
     np.testing.assert_array_equal(again.predict(MENU).mean, mean)
     again.storage.close()
-
-
-# --- explanations --------------------------------------------------------------------------
-
-
-def test_explain_names_runner_up_teachers_and_column(storage: Storage) -> None:
-    """Means depend on column 0 alone; what was told about a near arm taught most."""
-    kernel = SquaredExponential(lengthscale=(0.3, 30.0))
-    posterior = StreamingGP(kernel, noise_variance=0.01)
-    bandit = create_bandit(
-        "menu", spec=policy(posterior=posterior, oracle=TopK(k=1)), storage=storage
-    )
-    bandit.observe({"near": [0.62, 0.1], "far": [0.0, 0.9]}, {"near": 5.0, "far": -1.0})
-    answer = bandit.ask(MENU)
-    bandit.tell(
-        answer, {answer.arms[0]: -5.0}
-    )  # after the decision: it explains nothing
-    explanation = bandit.explain(answer)
-    (reasons,) = explanation.arms
-    assert answer.arms == ["latte"]
-    assert reasons.mean == answer.mean["latte"]
-    assert reasons.std == answer.std["latte"]
-    assert [teacher.arm for teacher in reasons.teachers] == ["near", "far"]
-    assert reasons.teachers[0].decision is None
-    # k² / (k(k + σ²)) with k(x, z) = exp(−½ (0.02/0.3)² − ½ (0.6/30)²) and prior variance 1
-    covariance = np.exp(-0.5 * (0.02 / 0.3) ** 2 - 0.5 * (0.6 / 30.0) ** 2)
-    assert reasons.teachers[0].share == pytest.approx(covariance**2 / 1.01)
-    assert reasons.column == "column 0"
-    assert reasons.effect is not None
-    assert reasons.effect > 0.0
-    assert explanation.runner_up == ["tea"]
-    assert explanation.margin is not None
-    assert explanation.margin > 0.0
-
-
-def test_runner_up_is_the_second_best_of_all_super_arms(storage: Storage) -> None:
-    """By brute force over all pairs of arms."""
-    bandit = create_bandit("menu", spec=policy(oracle=TopK(k=2)), storage=storage)
-    rng = np.random.default_rng(5)
-    rows = rng.random((6, 2))
-    bandit.observe(rows, {number: float(rng.normal()) for number in range(4)})
-    answer = bandit.ask(rows)
-    twin = StreamingGP(KERNEL, noise_variance=0.01)
-    observed = list(bandit._current.read().reader.observations())
-    feedback = observed[0].feedback
-    twin.observe(rows[feedback.positions], feedback.rewards)
-    predicted = twin.predict(rows)
-    index = predicted.mean + 2.0 * predicted.std
-    totals = {
-        pair: float(index[list(pair)].sum()) for pair in combinations(range(6), 2)
-    }
-    best, second = sorted(totals, key=lambda pair: -totals[pair])[:2]
-    explanation = bandit.explain(answer)
-    assert sorted(answer.arms) == sorted(best)
-    assert sorted(explanation.runner_up) == sorted(second)
-    assert explanation.margin == pytest.approx(totals[best] - totals[second])
-
-
-def test_explain_without_an_alternative_has_no_runner_up(storage: Storage) -> None:
-    bandit = create_bandit("menu", spec=policy(oracle=TopK(k=1)), storage=storage)
-    explanation = bandit.explain(bandit.ask({"tea": [0.1, 0.1]}))
-    assert explanation.runner_up == []
-    assert explanation.margin is None
-    with pytest.raises(InputError, match="no decision 'x'"):
-        bandit.explain("x")
 
 
 # --- restarts ------------------------------------------------------------------------------

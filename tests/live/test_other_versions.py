@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import httpx
 import pytest
@@ -12,8 +14,9 @@ from running_service import running_service, wait_until_ready
 from tampering import tamper
 
 from superarm.core.errors import StateError
-from superarm.live import Storage, create_bandit, load_bandit
-from superarm.live.journal import SCHEMA
+from superarm.live import Bandit, Storage, create_bandit, load_bandit
+from superarm.live.access import make_token
+from superarm.live.journal import SCHEMA, StorageError
 
 
 def set_schema(url: str, schema: int) -> None:
@@ -75,6 +78,88 @@ def test_a_running_service_is_not_ready_once_the_schema_is_later(
         finally:
             set_schema(menu_url, SCHEMA)
         assert http.get("/readyz").status_code == 200
+
+
+def first_rewards(bandit: Bandit) -> dict[object, float]:
+    """Rewards for the decision that awaits them."""
+    return dict.fromkeys(bandit.decision("first").answer.arms, 1.0)
+
+
+WRITES: dict[str, Callable[[Bandit], object]] = {
+    "ask": lambda bandit: bandit.ask(MENU),
+    "tell": lambda bandit: bandit.tell("first", first_rewards(bandit)),
+    "abandon": lambda bandit: bandit.abandon("first"),
+    "name_arms": lambda bandit: bandit.name_arms(MENU),
+    "respecify": lambda bandit: bandit.respecify(menu_policy()),
+    "save_snapshot": lambda bandit: bandit.save_snapshot(),
+    "create": lambda bandit: create_bandit(
+        "other", spec=menu_policy(), storage=bandit.storage
+    ),
+    "add_token": lambda bandit: bandit.storage.journal.add_token(
+        make_token("acme", "ops", ["read"])[1]
+    ),
+    "remove_token": lambda bandit: bandit.storage.journal.remove_token("acme", "ops"),
+}
+
+
+def test_a_process_writes_nothing_once_the_schema_is_later(menu_url: str) -> None:
+    with Storage(menu_url) as storage:
+        bandit = load_bandit("menu", storage=storage)
+        chosen = bandit.decision("first").answer
+        before = bandit.predict(MENU).mean.tolist()
+        set_schema(menu_url, SCHEMA + 1)
+        try:
+            for write in WRITES.values():
+                with pytest.raises(StorageError, match=f"schema {SCHEMA + 1}"):
+                    write(bandit)
+            # Reads are answered, and so are repeated requests.
+            assert bandit.decision("first").answer == chosen
+            assert bandit.ask(MENU, decision_id="first") == chosen
+            assert bandit.predict(MENU).mean.tolist() == before
+            assert bandit.explain("first").decision == "first"
+            assert bandit.pending == ["first"]
+            assert len(list(bandit.events())) == 2
+        finally:
+            set_schema(menu_url, SCHEMA)
+        assert bandit.tell("first", first_rewards(bandit))
+        assert storage.journal.check() == []
+
+
+def test_a_running_service_refuses_writes_once_the_schema_is_later(
+    menu_url: str,
+) -> None:
+    with (
+        Storage(menu_url) as storage,
+        running_service(storage) as address,
+        httpx.Client(base_url=address, timeout=60.0) as http,
+    ):
+        wait_until_ready(http)
+        ask = {"arms": MENU, "decision_id": "second"}
+        set_schema(menu_url, SCHEMA + 1)
+        try:
+            refused = http.post("/v1/bandits/menu/decisions", json=ask)
+            assert refused.status_code == 503
+            assert "upgrade this service" in refused.json()["detail"]
+            assert refused.headers["retry-after"]
+            for path in ("bandits/menu", "decisions/first", "decisions/first/explain"):
+                assert http.get(f"/v1/{path}").status_code == 200, path
+        finally:
+            set_schema(menu_url, SCHEMA)
+        assert http.post("/v1/bandits/menu/decisions", json=ask).status_code == 201
+
+
+def test_an_old_process_is_no_member_once_the_schema_is_later(
+    postgres_url: str,
+) -> None:
+    """Others own its bandits then, instead of handing requests over that it must refuse."""
+    with Storage(postgres_url) as storage:
+        journal: Any = storage.journal
+        journal.heartbeat("old", "http://127.0.0.1:1")
+        (row,) = journal.processes(60.0)
+        set_schema(postgres_url, SCHEMA + 1)
+        with pytest.raises(StorageError, match="upgrade superarm"):
+            journal.heartbeat("old", "http://127.0.0.1:1")
+        assert journal.processes(60.0) == [row]
 
 
 def test_an_event_of_an_unknown_kind_is_refused_with_advice(menu_url: str) -> None:

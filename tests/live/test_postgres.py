@@ -198,6 +198,37 @@ def test_an_upgrade_that_fails_changes_nothing(
     journal.close()
 
 
+def test_an_upgrade_waits_for_transactions_that_have_read_the_schema(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer shares the schema until its commit; an upgrade needs it for itself."""
+    import psycopg
+
+    journal = open_journal(postgres_url)
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        exclusive = b"LOCK TABLE superarm_schema IN ACCESS EXCLUSIVE MODE NOWAIT"
+        with (
+            journal._transaction(),
+            pytest.raises(psycopg.errors.LockNotAvailable),
+            other.transaction(),
+        ):
+            other.execute(exclusive)
+        with other.transaction():
+            other.execute(exclusive)
+    journal.close()
+    from superarm.live.postgres_schema import STEPS
+
+    holds_lock = (
+        "SELECT 1 / count(*) FROM pg_locks WHERE relation = 'superarm_schema'::regclass "
+        "AND pid = pg_backend_pid() AND mode = 'AccessExclusiveLock'"
+    )
+    for module in ("journal", "postgres_journal"):
+        monkeypatch.setattr(f"superarm.live.{module}.SCHEMA", SCHEMA + 1)
+    steps = {**STEPS, SCHEMA + 1: holds_lock}
+    monkeypatch.setattr("superarm.live.postgres_journal.STEPS", steps)
+    open_journal(postgres_url, upgrade=True).close()  # would divide by zero
+
+
 def test_tables_of_another_program_are_left_alone(
     postgres_url: str,
 ) -> None:
@@ -492,13 +523,34 @@ def test_members_are_those_seen_lately(postgres_url: str) -> None:
     )
     assert [row.id for row in journal.processes(60.0)] == ["b"]
     old = ProcessRow("a", "10.0.0.1:8000", 1577836800.5)
-    assert journal.processes(1e9)[0] == old
+    assert journal.processes(1e9)[0] == old  # as long as nobody's heart beats
     journal.heartbeat("a", "10.0.0.3:8000")
     assert [row.address for row in journal.processes(60.0)] == [
         "10.0.0.3:8000",
         "10.0.0.2:8000",
     ]
     journal.leave("b")
-    journal.leave("b")
+    journal.leave("b")  # twice changes nothing
     assert [row.id for row in journal.processes(60.0)] == ["a"]
+    opened.close()
+
+
+def test_a_heartbeat_removes_processes_that_stopped_an_hour_ago(
+    postgres_url: str,
+) -> None:
+    opened = open_journal(postgres_url)
+    journal: Membership = opened
+    for process in ("killed", "asleep", "alive"):
+        journal.heartbeat(process, "10.0.0.1:8000")
+    for process, seconds in (("killed", 3601), ("asleep", 3540)):
+        tamper(
+            postgres_url,
+            f"UPDATE processes SET seen = clock_timestamp() - interval '{seconds} seconds' "
+            f"WHERE id = '{process}'",
+        )
+    assert len(journal.processes(1e9)) == 3
+    journal.heartbeat("alive", "10.0.0.1:8000")
+    assert [row.id for row in journal.processes(1e9)] == ["alive", "asleep"]
+    journal.heartbeat("killed", "10.0.0.1:8000")  # it was only suspended: it is back
+    assert len(journal.processes(60.0)) == 2
     opened.close()

@@ -216,10 +216,14 @@ def test_the_page_on_scale_has_the_stored_numbers() -> None:
     )
     assert done.returncode == 0, done.stderr
     page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
-    tables = done.stdout.strip().split("\n\n")
+    *tables, sentences = done.stdout.strip().split("\n\n")
     assert len(tables) == 7
     for table in tables:
         assert table in page
+    prose = " ".join(page.split())
+    assert len(sentences.splitlines()) == 11
+    for sentence in sentences.splitlines():
+        assert sentence in prose
 
 
 @pytest.mark.parametrize(

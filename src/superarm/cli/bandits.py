@@ -232,9 +232,17 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
     Args:
         explanation: The explanation.
     """
-    table = asdict(explanation)
-    for arm, reasons in zip(table["arms"], explanation.arms, strict=True):
-        arm["teachers"] = [teacher._asdict() for teacher in reasons.teachers]
+    return {
+        "decision": explanation.decision,
+        "arms": [_reasons_json(arm) for arm in explanation.arms],
+        "runner_up": [_reasons_json(arm) for arm in explanation.runner_up],
+        "margin": explanation.margin,
+    }
+
+
+def _reasons_json(reasons: ArmReasons) -> dict[str, Any]:
+    table = asdict(reasons)
+    table["teachers"] = [teacher._asdict() for teacher in reasons.teachers]
     return table
 
 
@@ -245,19 +253,25 @@ def print_explanation(explanation: Explanation) -> None:
         explanation: The explanation.
     """
     for arm in explanation.arms:
-        say(_arm_line(arm))
-        for teacher in arm.teachers:
-            origin = "history" if teacher.decision is None else teacher.decision
-            say(
-                f"    reward {teacher.reward:.4g} of {teacher.arm} ({origin}) explains "
-                f"{100 * teacher.share:.0f} % of the prior variance"
-            )
+        _print_reasons(arm)
     if explanation.runner_up:
-        arms = ", ".join(map(str, explanation.runner_up))
+        arms = ", ".join(str(arm.arm) for arm in explanation.runner_up)
         line = f"runner-up: {arms}"
         if explanation.margin is not None:
             line += f", {explanation.margin:.3g} behind"
         say(line)
+        for arm in explanation.runner_up:
+            _print_reasons(arm)
+
+
+def _print_reasons(arm: ArmReasons) -> None:
+    say(_arm_line(arm))
+    for teacher in arm.teachers:
+        origin = "history" if teacher.decision is None else teacher.decision
+        say(
+            f"    reward {teacher.reward:.4g} of {teacher.arm} ({origin}) explains "
+            f"{100 * teacher.share:.0f} % of the prior variance"
+        )
 
 
 def _arm_line(arm: ArmReasons) -> str:

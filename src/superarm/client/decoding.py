@@ -13,11 +13,12 @@ from superarm.core.errors import SuperarmError
 from superarm.live.answers import Answer, DecisionDetails, Forecast
 from superarm.live.decisions import Status
 from superarm.live.events import Event, Kind
-from superarm.live.explain import ArmReasons, Explanation, Teacher
+from superarm.live.explain import ArmReasons, Explanation
 from superarm.live.off_policy import Estimate
 from superarm.live.refit import Refit
 from superarm.live.shadow_report import ShadowReport
 from superarm.live.spec import BanditSpec
+from superarm.live.teachers import Teacher
 
 from .connection import error_of
 
@@ -99,11 +100,17 @@ def decode_explanation(body: Mapping[str, Any]) -> Explanation:
     Args:
         body: The JSON of an explanation.
     """
-    reasons = []
-    for arm in body["arms"]:
-        teachers = [Teacher(**teacher) for teacher in arm["teachers"]]
-        reasons.append(ArmReasons(**{**arm, "teachers": teachers}))
-    return Explanation(**{**body, "arms": reasons})
+    return Explanation(
+        decision=body["decision"],
+        arms=[_decode_reasons(arm) for arm in body["arms"]],
+        runner_up=[_decode_reasons(arm) for arm in body["runner_up"]],
+        margin=body["margin"],
+    )
+
+
+def _decode_reasons(body: Mapping[str, Any]) -> ArmReasons:
+    teachers = [Teacher(**teacher) for teacher in body["teachers"]]
+    return ArmReasons(**{**body, "teachers": teachers})
 
 
 def decode_refit(body: Mapping[str, Any]) -> Refit:

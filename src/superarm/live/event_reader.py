@@ -130,12 +130,15 @@ class EventReader:
             feedback=feedback,
         )
 
-    def observations(self, last: int | None = None) -> Iterator[Observation]:
-        """All durable rewards, in the order in which they came.
+    def observations(
+        self, after: int = 0, last: int | None = None
+    ) -> Iterator[Observation]:
+        """The durable rewards, in the order in which they came.
 
         Args:
+            after: The number of the event to start after.
             last: The number of the last event to read; ``None``: all.
         """
-        for event in self._journal.events(last=last):
+        for event in self._journal.events(after, last):
             if event.kind in (Kind.OBSERVED, Kind.HISTORY):
                 yield self.observation(event)

@@ -30,6 +30,10 @@ from .events import Event
 
 SCHEMA = 2
 """The version of the tables."""
+UPGRADED = (
+    "a later version of superarm has upgraded the storage; upgrade this service too"
+)
+"""What a service answers once its storage has a later schema than its own."""
 
 
 class StorageError(SuperarmError, OSError):
@@ -177,14 +181,18 @@ class Journal(Protocol):
     def append(self, appends: Sequence[Append]) -> None:
         """Store events of one or several bandits in one transaction: all of them or none.
 
+        The transaction reads the schema first: a storage that a later version has upgraded since it was
+        opened is no longer written.
+
         Args:
             appends: The events; those of one bandit in order.
 
         Raises:
             StaleOwnerError: An event has a number or key that is in the journal already, or there is
                 no such bandit.
-            StorageError: The storage cannot be written. Where the connection to it was lost, the
-                events may be stored nevertheless: read them again before you repeat them.
+            StorageError: The storage cannot be written, or a later version has upgraded it. Where the
+                connection to it was lost, the events may be stored nevertheless: read them again before
+                you repeat them.
         """
 
     def events(self, bandit: int, after: int = 0) -> Iterator[Event]:
@@ -256,11 +264,15 @@ class Membership(Protocol):
     """Who serves the bandits of a storage that several processes share."""
 
     def heartbeat(self, process: str, address: str) -> None:
-        """Record that a process is alive now.
+        """Record that a process is alive now, and remove those that stopped long ago.
 
         Args:
             process: Its id.
             address: Where other processes reach it.
+
+        Raises:
+            StorageError: The storage does not answer, or a later version has upgraded it: then this
+                process can write nothing, and others must own its bandits.
         """
 
     def leave(self, process: str) -> None:
@@ -311,6 +323,20 @@ def too_new(where: str, schema: int) -> StateError:
     return StateError(
         f"{where} has schema {schema}, but this version of superarm reads up to schema {SCHEMA}; "
         "upgrade superarm"
+    )
+
+
+def upgraded_since(where: str, schema: int) -> StorageError:
+    """The error for writing to a storage that a later version of superarm has upgraded meanwhile.
+
+    Args:
+        where: The storage.
+        schema: Its schema.
+    """
+    return StorageError(
+        f"{where} cannot be written: a later version of superarm has upgraded it to schema {schema}, and "
+        f"this version writes schema {SCHEMA}; upgrade superarm and restart",
+        public_reason=UPGRADED,
     )
 
 

@@ -11,9 +11,6 @@ The first column has no name and counts the rows, as in that data set. ``click``
 whatever its scale. ``position`` counts the chosen arms from 1. ``propensity_score`` is the probability of the
 whole super arm as a set: where several arms are chosen, the ``pscore`` of a slate, not of one item.
 
-Write to a folder ``random/all``, and ``OpenBanditDataset(behavior_policy="random", campaign="all",
-data_path=…)`` of the Open Bandit Pipeline reads it.
-
 A column of features that is the same for all arms of every offer belongs to the user, any other to the items.
 """
 

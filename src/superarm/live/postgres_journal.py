@@ -7,7 +7,8 @@ events are stored: the caller reads them again, and unique keys prevent double c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from .journal import (
     stale_owner,
     token_exists,
     too_new,
+    upgraded_since,
 )
 from .postgres_connections import (
     Connection,
@@ -45,6 +47,9 @@ from .sql_journal import LAST_SEQ, SQLJournal
 
 _READERS = 4
 """Connections that read, at most."""
+_FORGET_SECONDS = 3600.0
+"""After this time without a heartbeat the row of a process is removed: it was killed. Others have owned its
+bandits since a few seconds after its last heartbeat."""
 # "SuAm": the advisory lock for creating or upgrading tables.
 _CREATING = 0x5375416D
 
@@ -80,7 +85,7 @@ class PostgresJournal(SQLJournal, Membership):
 
     def create(self, tenant: str, name: str, first: Event) -> BanditRow:
         query = b"INSERT INTO bandits (tenant, name, created) VALUES (%s, %s, %s) RETURNING id"
-        with self._connections.writing() as connection, connection.transaction():
+        with self._transaction() as connection:
             try:
                 row = connection.execute(query, (tenant, name, first.time)).fetchone()
             except UniqueViolation:
@@ -97,7 +102,7 @@ class PostgresJournal(SQLJournal, Membership):
             b"INSERT INTO tokens (hash, tenant, name, scopes, created) "
             b"VALUES (%s, %s, %s, %s, %s)"
         )
-        with self._connections.writing() as connection:
+        with self._transaction() as connection:
             try:
                 connection.execute(query, token)
             except UniqueViolation:
@@ -105,7 +110,7 @@ class PostgresJournal(SQLJournal, Membership):
 
     def remove_token(self, tenant: str, name: str) -> bool:
         query = b"DELETE FROM tokens WHERE tenant = %s AND name = %s"
-        with self._connections.writing() as connection:
+        with self._transaction() as connection:
             return connection.execute(query, (tenant, name)).rowcount > 0
 
     # --- events ----------------------------------------------------------------------------
@@ -113,7 +118,7 @@ class PostgresJournal(SQLJournal, Membership):
     def append(self, appends: Sequence[Append]) -> None:
         # Every process inserts in the same order of tables and rows. So two of them that insert the
         # same rows wait for each other in one direction only, and never for ever.
-        with self._connections.writing() as connection, connection.transaction():
+        with self._transaction() as connection:
 
             def last_seq(bandit: int) -> int:
                 cursor = connection.execute(_translated(LAST_SEQ), (bandit,))
@@ -137,9 +142,16 @@ class PostgresJournal(SQLJournal, Membership):
             b"INSERT INTO processes (id, address, seen) VALUES (%s, %s, clock_timestamp()) "
             b"ON CONFLICT (id) DO UPDATE SET address = excluded.address, seen = excluded.seen"
         )
+        # Rows that another process is removing are skipped, so that nobody waits.
+        cleaning = (
+            b"DELETE FROM processes WHERE id IN (SELECT id FROM processes "
+            b"WHERE seen < clock_timestamp() - make_interval(secs => %s) FOR UPDATE SKIP LOCKED)"
+        )
         # Not with the writer's connection: a large commit must not delay it.
         with self._connections.reading() as connection:
+            self._require_writable(connection)
             connection.execute(query, (process, address))
+            connection.execute(cleaning, (_FORGET_SECONDS,))
 
     def leave(self, process: str) -> None:
         with self._connections.reading() as connection:
@@ -166,6 +178,19 @@ class PostgresJournal(SQLJournal, Membership):
         )
 
     # --- connections -----------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """A transaction that writes, if the tables are still those of this version."""
+        with self._connections.writing() as connection, connection.transaction():
+            # Reading the schema also locks it until the end: an upgrade waits for this transaction.
+            self._require_writable(connection)
+            yield connection
+
+    def _require_writable(self, connection: Connection) -> None:
+        schema = _schema_row(connection, self._where)
+        if schema > SCHEMA:
+            raise upgraded_since(self._where, schema)
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         with self._connections.reading() as connection:
@@ -263,6 +288,11 @@ def _schema_of(connection: Connection, where: str) -> int | None:
     )
     if not connection.execute(query).fetchall():
         return None
+    return _schema_row(connection, where)
+
+
+def _schema_row(connection: Connection, where: str) -> int:
+    """The schema of a database that has tables of ours."""
     versions = connection.execute(b"SELECT version FROM superarm_schema").fetchall()
     if len(versions) != 1:
         raise StateError(
@@ -277,6 +307,9 @@ def _create_tables(connection: Connection, where: str) -> None:
     """Create the tables of today, or bring those of an earlier schema up to date."""
     schema = _schema_of(connection, where)
     is_new = schema is None
+    if not is_new:
+        # Waits for transactions that have read the schema; later ones read the new one, and refuse.
+        connection.execute(b"LOCK TABLE superarm_schema IN ACCESS EXCLUSIVE MODE")
     first_schema = min(STEPS)
     if schema is None:
         schema = first_schema - 1

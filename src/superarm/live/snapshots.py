@@ -25,15 +25,39 @@ def load_fold(journal: BanditJournal) -> Fold:
     Args:
         journal: Where its events are.
     """
-    fold = Fold(journal)
-    snapshot = journal.snapshot()
-    if snapshot is not None:
-        try:
-            _restore(fold, snapshot)
-        except SuperarmError:
-            # Of another version, perhaps. The events contain all of it.
-            fold = Fold(journal)
+    fold = _start(journal, journal.snapshot())
     fold.catch_up()
+    return fold
+
+
+def load_fold_before(journal: BanditJournal, seq: int) -> Fold:
+    """The bandit as it was just before an event.
+
+    It starts from the snapshot if that is old enough, and otherwise from the first event.
+
+    Args:
+        journal: Where its events are.
+        seq: The number of the event.
+    """
+    snapshot = journal.snapshot()
+    if snapshot is not None and snapshot.seq >= seq:
+        snapshot = None
+    fold = _start(journal, snapshot)
+    for event in journal.events(after=fold.seq, last=seq - 1):
+        fold.apply(event)
+    return fold
+
+
+def _start(journal: BanditJournal, snapshot: Snapshot | None) -> Fold:
+    """A fold that contains the events of a snapshot, or none."""
+    fold = Fold(journal)
+    if snapshot is None:
+        return fold
+    try:
+        _restore(fold, snapshot)
+    except SuperarmError:
+        # Of another version, perhaps. The events contain all of it.
+        return Fold(journal)
     return fold
 
 

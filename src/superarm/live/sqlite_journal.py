@@ -36,6 +36,7 @@ from .journal import (
     stale_owner,
     token_exists,
     too_new,
+    upgraded_since,
 )
 from .sql_journal import LAST_SEQ, SQLJournal
 from .sqlite_log import check_log
@@ -191,6 +192,9 @@ class SQLiteJournal(SQLJournal):
             connection = self._writer
             connection.execute("BEGIN IMMEDIATE")
             try:
+                schema = _pragma(connection, "user_version")
+                if schema > SCHEMA:
+                    raise upgraded_since(self._where, schema)
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:

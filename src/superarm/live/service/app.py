@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from superarm.core.errors import StateError
+from superarm.live.journal import UPGRADED
 from superarm.live.storage import Storage
 
 from . import (
@@ -135,9 +136,7 @@ def _add_health(app: FastAPI) -> None:
                 )
             except StateError as error:
                 # Another process may serve a storage that is too new for this one.
-                raise _not_ready(
-                    "a later version of superarm has upgraded the storage; upgrade this service too"
-                ) from error
+                raise _not_ready(UPGRADED) from error
             return bodies.Health(status="ok")
         raise _not_ready("the storage does not answer; retry soon")
 

@@ -225,13 +225,16 @@ class Teacher(Body):
 
 
 class ArmReasons(Body):
-    """Why one arm was chosen."""
+    """Why one arm was chosen, or would have been chosen in the runner-up."""
 
     arm: ArmId
     mean: float | None
     std: float | None
     index: float | None
-    teachers: list[Teacher]
+    teachers: list[Teacher] = Field(
+        description="The rewards that taught the bandit most about it, of the 10,000 events before the "
+        "decision."
+    )
     column: str | None = Field(
         description="The column that changes the mean most when replaced by its average."
     )
@@ -243,8 +246,12 @@ class Explanation(Body):
 
     decision: str
     arms: list[ArmReasons]
-    runner_up: list[ArmId]
-    margin: float | None
+    runner_up: list[ArmReasons] = Field(
+        description="The arms of the next best super arm; empty if there is no other."
+    )
+    margin: float | None = Field(
+        description="How much lower the total index of the runner-up was."
+    )
 
 
 class Fitted(Body):

@@ -10,7 +10,7 @@ import numpy as np
 
 from superarm.live.answers import Answer, DecisionDetails
 from superarm.live.bandit import Bandit
-from superarm.live.explain import Explanation
+from superarm.live.explain import ArmReasons, Explanation
 from superarm.live.shadow_report import ShadowReport
 
 from . import bodies
@@ -104,25 +104,24 @@ def explanation_body(explanation: Explanation) -> bodies.Explanation:
     Args:
         explanation: Why a bandit decided as it did.
     """
-    reasons = []
-    for arm in explanation.arms:
-        teachers = [bodies.Teacher(**teacher._asdict()) for teacher in arm.teachers]
-        reasons.append(
-            bodies.ArmReasons(
-                arm=arm.arm,
-                mean=arm.mean,
-                std=arm.std,
-                index=arm.index,
-                teachers=teachers,
-                column=arm.column,
-                effect=arm.effect,
-            )
-        )
     return bodies.Explanation(
         decision=explanation.decision,
-        arms=reasons,
-        runner_up=explanation.runner_up,
+        arms=[_reasons_body(arm) for arm in explanation.arms],
+        runner_up=[_reasons_body(arm) for arm in explanation.runner_up],
         margin=explanation.margin,
+    )
+
+
+def _reasons_body(arm: ArmReasons) -> bodies.ArmReasons:
+    teachers = [bodies.Teacher(**teacher._asdict()) for teacher in arm.teachers]
+    return bodies.ArmReasons(
+        arm=arm.arm,
+        mean=arm.mean,
+        std=arm.std,
+        index=arm.index,
+        teachers=teachers,
+        column=arm.column,
+        effect=arm.effect,
     )
 
 
