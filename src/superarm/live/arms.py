@@ -31,6 +31,8 @@ def as_arms(arms: Any, spec: BanditSpec, named: Arms | None) -> Arms:
     if arms is not None and not isinstance(arms, Arms) and len(arms) == 0:
         raise InputError("arms is empty; offer at least one arm")
     offered = _as_arms(arms, spec, named)
+    if offered is named:
+        return offered  # checked when they were named
     for arm in offered.ids:
         require_arm_id(arm)
     if any(isinstance(arm, int) for arm in offered.ids):
