@@ -204,6 +204,29 @@ def test_scale_measures_its_parts() -> None:
     assert report["skipped"] or "plan" in facts
 
 
+@pytest.mark.slow
+def test_service_is_compared_with_the_library_and_optuna() -> None:
+    report = results("service")
+    compared = {row["peer"] for row in report["rows"]}
+    assert {
+        "library with its commit",
+        "one commit each",
+        "without a snapshot",
+    } <= compared
+    optuna = {peer for peer in compared if peer.startswith("Optuna")}
+    assert len(optuna) == 2 or "Optuna: not installed" in report["skipped"]
+    if os.environ.get("SUPERARM_REQUIRE", "0") not in ("", "0"):
+        assert len(optuna) == 2
+    facts = report["facts"]
+    assert sum(name.startswith("ask on ") for name in facts) == 2
+    sizes = facts["resident memory by number of tells, MiB"]
+    assert len(sizes) == 10
+    assert min(sizes.values()) > 10.0
+    assert {"one commit_s", "tell, processor of the service_s"} <= report[
+        "limits"
+    ].keys()
+
+
 def test_the_page_on_scale_has_the_stored_numbers() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench.scale_tables", "bench/results/scale.json"],
@@ -222,13 +245,11 @@ def test_the_page_on_scale_has_the_stored_numbers() -> None:
         assert table in page
 
 
-@pytest.mark.parametrize(
-    "suite",
-    [
-        *("hand", "streaming", "finite", "network", "combinatorial"),
-        *("drift", "movement", "threads", "startup"),
-    ],
-)
+STORED = {path.stem for path in (ROOT / "bench" / "results").glob("*.json")}
+
+
+# The numbers of scale are on a page of their own.
+@pytest.mark.parametrize("suite", sorted(STORED - {"scale"}))
 def test_readme_matches_the_stored_results(
     suite: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
