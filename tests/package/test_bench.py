@@ -245,18 +245,24 @@ def test_the_page_on_scale_has_the_stored_numbers() -> None:
         assert table in page
 
 
-STORED = {path.stem for path in (ROOT / "bench" / "results").glob("*.json")}
+RESULTS = ROOT / "bench" / "results"
+SUITES = (
+    *("hand", "streaming", "finite", "network", "combinatorial"),
+    *("drift", "movement", "threads", "startup", "service"),
+)
 
 
-# The numbers of scale are on a page of their own.
-@pytest.mark.parametrize("suite", sorted(STORED - {"scale"}))
+# A suite that has not run on an idle machine yet has no stored result.
+@pytest.mark.parametrize(
+    "suite", [suite for suite in SUITES if (RESULTS / f"{suite}.json").exists()]
+)
 def test_readme_matches_the_stored_results(
     suite: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(ROOT)
     show = importlib.import_module("bench.show")
     measure = importlib.import_module("bench.measure")
-    stored = json.loads((ROOT / "bench" / "results" / f"{suite}.json").read_text())
+    stored = json.loads((RESULTS / f"{suite}.json").read_text())
     page = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
     shown = page.split(f"<!-- {suite} -->")[1].split(f"<!-- /{suite} -->")[0].strip()
     table = show.markdown(measure.Results.from_json(stored))
