@@ -66,9 +66,9 @@ check: $(VENV)/.dev ## ruff, mypy (strict) and the import rules
 all: test slow kernels oldest core check ## everything that CI runs, without torch, SUMO and PostgreSQL
 
 # The peers of the benchmarks. torch comes first and by version: a bare "torch" pulls in CUDA.
-torch: $(VENV)/.dev ## add torch, GPyTorch and BoTorch to .venv
+torch: $(VENV)/.dev ## add torch, GPyTorch, BoTorch and Optuna to .venv
 	$(PIP) torch==2.13.0
-	$(PIP) --editable '.[torch]'
+	$(PIP) --editable '.[torch,bench]'
 
 # The traffic simulator, about 770 MB.
 sumo: $(VENV)/.dev ## add the traffic simulator to .venv, about 770 MB
@@ -89,6 +89,7 @@ bench: $(VENV)/.dev ## compare speed with other libraries
 	$(BIN)/python -m bench movement
 	$(BIN)/python -m bench threads
 	$(BIN)/python -m bench startup
+	$(BIN)/python -m bench service
 
 clean: ## remove virtual environments and results
 	rm -rf $(VENV) $(VENV)-core $(VENV)-oldest demo runs

@@ -31,6 +31,9 @@ PACKAGES = (
     "torch",
     "gpytorch",
     "botorch",
+    "fastapi",
+    "uvicorn",
+    "optuna",
 )
 
 

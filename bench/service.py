@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import resource
+import os
 import sqlite3
 import statistics
 import subprocess
@@ -29,8 +29,7 @@ from superarm.core import Floats
 from superarm.core.registry import spec_of
 from superarm.core.serialization import to_json
 from superarm.kernels import SquaredExponential
-from superarm.live import Bandit, BanditSpec, Storage, create_bandit, load_bandit
-from superarm.live.answers import Tell
+from superarm.live import Bandit, BanditSpec, Storage, create_bandit
 from superarm.live.arms import plain_id
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
@@ -40,10 +39,13 @@ from superarm.rules import UCB, Fixed
 
 from .measure import Results, Row, Target, at_least, at_most, row
 from .network_policy import the_problem
+from .service_memory import create_finite, sample_elsewhere, tell_often
 
 ARMS = 100
 CLIENTS = 64
 NETWORK_CLIENTS = 8
+MEMORY_TELLS = 300_000
+_POLL_SECONDS = 0.01
 
 
 class _Bench:
@@ -55,6 +57,7 @@ class _Bench:
         self.quick = quick
         self.rows: list[Row] = []
         self.facts: dict[str, Any] = {}
+        self.limits: dict[str, float] = {}
         self.targets: list[Target] = []
         self.skipped: list[str] = []
 
@@ -68,6 +71,7 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
     return Results(
         suite="service",
         rows=bench.rows,
+        limits=bench.limits,
         facts=bench.facts,
         targets=bench.targets,
         skipped=bench.skipped,
@@ -100,6 +104,17 @@ def serve(storage: str) -> Iterator[ServiceProcess]:
         process.wait()
 
 
+def cpu_seconds(pid: int) -> float:
+    """Processor time of a process so far, of all its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
+    user, system = fields.split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+class RefusedError(RuntimeError):
+    """The service answered with an error."""
+
+
 class Connection:
     """One connection that is kept open."""
 
@@ -117,13 +132,21 @@ class Connection:
         content = self._http.getresponse().read().decode()
         return [json.loads(line) for line in content.splitlines()]
 
+    def get(self, path: str) -> Any:
+        """The JSON of an answer."""
+        self._http.request("GET", path)
+        return self._answer()
+
     def send(self, method: str, path: str, body: Any) -> Any:
         headers = {"Content-Type": "application/json"}
         self._http.request(method, path, json.dumps(body), headers)
+        return self._answer()
+
+    def _answer(self) -> Any:
         response = self._http.getresponse()
         content = response.read()
         if response.status >= 400:
-            raise RuntimeError(content.decode()[:300])
+            raise RefusedError(content.decode()[:300])
         return json.loads(content) if content else None
 
 
@@ -178,7 +201,9 @@ def _asks(bench: _Bench) -> None:
             path = "/v1/bandits/asks/decisions"
             service.append(timed(lambda: http.post(path, body)))  # noqa: B023
             _reward(own, http, f"d{number}", rng)
+        empty = [timed(lambda: http.get("/healthz")) for _ in range(bench.rounds)]
     own.storage.close()
+    bench.limits["request that does nothing (/healthz)_s"] = statistics.median(empty)
     library_s = statistics.median(library)
     service_s = statistics.median(service)
     bench.rows.append(
@@ -199,7 +224,7 @@ def _reward(own: Bandit, http: Connection, decision: str, rng: Any) -> None:
     arms = own.decision(decision).answer.arms
     rewards = {str(arm): float(rng.normal()) for arm in arms}
     own.tell(decision, rewards)
-    details = http.send("GET", f"/v1/decisions/{decision}", None)
+    details = http.get(f"/v1/decisions/{decision}")
     remote = {str(arm): float(rng.normal()) for arm in details["arms"]}
     http.post(f"/v1/decisions/{decision}/observations", {"rewards": remote})
 
@@ -232,18 +257,27 @@ def _tells(bench: _Bench) -> None:
         with ThreadPoolExecutor(CLIENTS) as threads:
             list(threads.map(_Teller.ask, clients))
             before = single_commit_rate(bench.folder / "commits1.db", 200)
+            cpu = cpu_seconds(process.pid)
             seconds = timed(lambda: list(threads.map(_Teller.tell_each, clients)))
+            cpu_each = (cpu_seconds(process.pid) - cpu) / (CLIENTS * count)
             after = single_commit_rate(bench.folder / "commits2.db", 200)
             list(threads.map(_Teller.ask, clients))
+            cpu = cpu_seconds(process.pid)
             batch_seconds = timed(
                 lambda: list(threads.map(_Teller.tell_batch, clients))
             )
+            cpu_batch = (cpu_seconds(process.pid) - cpu) / (CLIENTS * count)
     single = statistics.mean([before, after])
     rate = CLIENTS * count / seconds
     batch_rate = CLIENTS * count / batch_seconds
     peer = "one commit each"
     bench.rows.append(row("tell, 64 clients", 1 / rate, peer, 1 / single, None))
-    bench.rows.append(row("tell in batches", 1 / batch_rate, peer, 1 / single, None))
+    bench.rows.append(
+        row(f"tell in batches of {count}", 1 / batch_rate, peer, 1 / single, None)
+    )
+    bench.limits["one commit_s"] = 1 / single
+    bench.limits["tell, processor of the service_s"] = cpu_each
+    bench.limits["tell in a batch, processor of the service_s"] = cpu_batch
     bench.facts["single commits a second"] = single
     bench.facts["tells a second, 64 clients"] = rate
     bench.facts["tells a second in batches, 64 clients"] = batch_rate
@@ -287,10 +321,13 @@ class _Teller:
 
 
 def _network(bench: _Bench) -> None:
-    """Routes through a city of 6,000 edges, asked for by eight clients at once."""
+    """Routes through a city of 6,000 edges, asked for by one client, and by eight at once."""
     world, left_out = the_problem(bench.quick, bench.rounds)
     bench.skipped.extend(left_out)
     offer = world.offer(1)
+    edges = len(offer.arms)
+    asks = max(2, bench.rounds // 4)  # of each client
+    body = {"structure": to_json(offer.structure)}
     with serve(f"sqlite:///{bench.folder / 'network.db'}") as process:
         first = Connection(process.address)
         spec = BanditSpec(policy=spec_of(route_ts(world.model))).as_json()
@@ -298,90 +335,93 @@ def _network(bench: _Bench) -> None:
         ids = [plain_id(arm) for arm in offer.arms.ids]
         table = {"ids": ids, "features": offer.arms.features.tolist()}
         first.send("PUT", "/v1/bandits/routes/arms", {"arms": table})
-        body = {"structure": to_json(offer.structure)}
 
-        def drive(number: int) -> list[float]:
+        def drive(_: int) -> list[float]:
             http = Connection(process.address)
-            times = []
-            for _ in range(max(2, bench.rounds // 10)):
-                answers: list[Any] = []
-                path = "/v1/bandits/routes/decisions"
-                times.append(timed(lambda: answers.append(http.post(path, body))))  # noqa: B023
-                answer = answers[0]
-                rewards = dict.fromkeys(map(str, answer["arms"]), 10.0)
-                path = f"/v1/decisions/{answer['id']}/observations?bandit=routes"
-                http.post(path, {"rewards": rewards})
-            return times
+            return [_seconds_of_route(http, body) for _ in range(asks)]
 
+        drive(0)  # warms up, and visits the first edges
+        alone = drive(0)
+        cpu = cpu_seconds(process.pid)
         with ThreadPoolExecutor(NETWORK_CLIENTS) as threads:
             lists = list(threads.map(drive, range(NETWORK_CLIENTS)))
-    taken = np.concatenate(lists)
-    edges = len(offer.arms)
-    p50, p99 = np.quantile(taken, [0.5, 0.99]).tolist()
-    bench.facts[f"ask on {edges} edges, 8 clients, p50 and p99, seconds"] = [p50, p99]
-    bench.targets.append(at_most(f"ask on {edges} edges, p50, seconds", p50, 0.04))
-    bench.targets.append(at_most(f"ask on {edges} edges, p99, seconds", p99, 0.15))
+        cpu = cpu_seconds(process.pid) - cpu
+    for clients, taken in (
+        (1, np.array(alone)),
+        (NETWORK_CLIENTS, np.concatenate(lists)),
+    ):
+        p50, p99 = np.quantile(taken, [0.5, 0.99]).tolist()
+        case = f"ask on {edges} edges, clients: {clients}, asks: {len(taken)}"
+        bench.facts[f"{case}: p50 and p99, seconds"] = [p50, p99]
+    bench.limits[f"ask and tell on {edges} edges, processor_s"] = cpu / len(taken)
+    bench.targets.append(at_most(f"{case}, p50, seconds", p50, 0.04))
+    bench.targets.append(at_most(f"{case}, p99, seconds", p99, 0.15))
+
+
+def _seconds_of_route(http: Connection, body: Any) -> float:
+    """Ask for a route and tell what its edges took; the seconds of the ask."""
+    answers: list[Any] = []
+    path = "/v1/bandits/routes/decisions"
+    seconds = timed(lambda: answers.append(http.post(path, body)))
+    answer = answers[0]
+    rewards = dict.fromkeys(map(str, answer["arms"]), 10.0)
+    path = f"/v1/decisions/{answer['id']}/observations?bandit=routes"
+    http.post(path, {"rewards": rewards})
+    return seconds
 
 
 # --- restarts and memory -----------------------------------------------------------------------
 
 
 def _restart(bench: _Bench) -> None:
-    """A start with 100,000 observations: from a snapshot, and from the events alone."""
-    batches = 10 if bench.quick else 1000
-    url = f"sqlite:///{bench.folder / 'restart.db'}"
-    rng = np.random.default_rng(3)
-    arms = rng.random((100, 2))
-    with Storage(url) as storage:
-        bandit = create_bandit("old", spec=_finite_policy(arms), storage=storage)
-        for _ in range(batches):
-            bandit.observe(arms, dict(enumerate(rng.normal(size=100).tolist())))
-        bandit.save_snapshot()
-    observations = 100 * batches
-
-    def start(storage: Storage) -> None:
-        load_bandit("old", storage=storage).predict(arms)
-
-    with Storage(url) as storage:
-        with_snapshot = timed(lambda: start(storage))
-    with (
-        closing(sqlite3.connect(bench.folder / "restart.db")) as connection,
-        connection,
-    ):
+    """A start with 100,000 observations until the service is ready: with a snapshot, and without."""
+    observations = 2_000 if bench.quick else 100_000
+    file = bench.folder / "restart.db"
+    with Storage(f"sqlite:///{file}") as storage:
+        # The last snapshot is one that was taken on the way, as after a crash.
+        for _ in tell_often(create_finite("old", storage), observations):
+            pass
+    empty = _seconds_until_ready(bench.folder / "empty.db")
+    with_snapshot = _seconds_until_ready(file)
+    with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("DELETE FROM snapshots")
-    with Storage(url) as storage:
-        without = timed(lambda: start(storage))
+    without = _seconds_until_ready(file)
     case = f"start with {observations} observations"
+    bench.facts["seconds until ready, no bandits"] = empty
     bench.rows.append(row(case, with_snapshot, "without a snapshot", without, None))
     bench.targets.append(at_most(f"{case}, seconds", with_snapshot, 5.0))
 
 
+def _seconds_until_ready(file: Path) -> float:
+    """From the start of the process until ``/readyz`` answers 200."""
+    began = time.perf_counter()
+    with serve(f"sqlite:///{file}") as process:
+        while not _is_ready(process.address):
+            time.sleep(_POLL_SECONDS)
+        return time.perf_counter() - began
+
+
+def _is_ready(address: str) -> bool:
+    try:
+        Connection(address).get("/readyz")
+    except RefusedError:
+        return False
+    return True
+
+
 def _memory(bench: _Bench) -> None:
-    """Memory over many tells on a finite set of arms, after a tenth of them and at the end."""
-    tells = 2_000 if bench.quick else 1_000_000
-    together = 20  # arms of a decision, each reported separately
-    arms = np.random.default_rng(4).random((100, 2))
-    url = f"sqlite:///{bench.folder / 'memory.db'}"
-    with Storage(url) as storage:
-        spec = _finite_policy(arms, k=together)
-        bandit = create_bandit("long", spec=spec, storage=storage)
-        bandit.name_arms(arms)
-        marks = []
-        for number in range(tells // together):
-            answer = bandit.ask()
-            tells_now = [
-                Tell(decision=answer.id, rewards={arm: 0.5}) for arm in answer.arms
-            ]
-            bandit.tell_many(tells_now)
-            if number + 1 in (tells // together // 10, tells // together):
-                marks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-    growth = (marks[1] - marks[0]) / 1024
-    bench.facts[f"memory, MiB, after {tells // 10} and {tells} tells"] = [
-        mark / 1024 for mark in marks
-    ]
-    bench.targets.append(
-        at_most("growth of memory over the last nine tenths, MiB", growth, 50.0)
-    )
+    """Memory over many tells on a finite set of arms, from the first tenth of them on."""
+    if not Path("/proc/self/status").exists():
+        bench.skipped.append("memory: only Linux states it in /proc")
+        return
+    tells = 2_000 if bench.quick else MEMORY_TELLS
+    samples = sample_elsewhere(bench.folder / "memory.db", tells)
+    bench.facts["resident memory by number of tells, MiB"] = {
+        str(sample.tells): round(sample.mib, 1) for sample in samples
+    }
+    growth = samples[-1].mib - samples[0].mib
+    case = f"growth of memory from {samples[0].tells} to {tells} tells, MiB"
+    bench.targets.append(at_most(case, growth, 10.0))
 
 
 # --- Optuna ------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core import Decision, Offer
+from superarm.core import Arms, Decision, Offer
 from superarm.core.errors import InputError
 from superarm.core.registry import spec_of
 from superarm.core.tables import Encoding
 from superarm.kernels import SquaredExponential, Temporal
 from superarm.live import Bandit, BanditSpec, Storage, create_bandit, load_bandit
+from superarm.live.codec import encode_arms
+from superarm.live.events import Kind
 from superarm.live.fold import Fold
+from superarm.live.journal import Append, StorageError
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import DriftingGP, FiniteGP, StreamingGP
@@ -188,3 +191,51 @@ def test_flags_are_no_ids(storage: Storage) -> None:
         bandit.ask({True: [0.1, 0.2], "b": [0.3, 0.4]})
     with pytest.raises(InputError, match="must be text or a whole number"):
         bandit.ask({0.5: [0.1, 0.2]})
+
+
+# --- named arms ----------------------------------------------------------------------------
+
+
+def hashes(bandit: Bandit) -> list[str]:
+    """The hash of the offer of each decision."""
+    events = bandit.events()
+    return [event.body["arms"] for event in events if event.kind is Kind.DECIDED]
+
+
+def test_an_ask_for_all_named_arms_offers_those_named_last(storage: Storage) -> None:
+    bandit = create(storage, StreamingGP(KERNEL, noise_variance=0.01))
+    menus = [{"mocha": [0.1, 0.2], "tea": [0.9, 0.1]}, {"mocha": [0.3, 0.4]}]
+    expected = []
+    for menu in [*menus, menus[0]]:
+        bandit.name_arms(menu)
+        offered = Arms(ids=list(menu), features=list(menu.values()))
+        for arms in (None, None, list(menu)):
+            bandit.ask(arms)
+            expected.append(encode_arms(offered).hash)
+    assert hashes(bandit) == expected
+    assert bandit.verify().same
+
+
+def test_arms_are_stored_again_if_their_first_commit_failed(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bandit = create(storage, StreamingGP(KERNEL, noise_variance=0.01))
+    stored: list[set[str]] = []
+    append = storage.journal.append
+
+    def failing(appends: Sequence[Append]) -> None:
+        raise StorageError("the disk is full")
+
+    def noting(appends: Sequence[Append]) -> None:
+        append(appends)
+        stored.extend(set(item.blobs) for item in appends if item.events)
+
+    monkeypatch.setattr(storage.journal, "append", failing)
+    with pytest.raises(StorageError):
+        bandit.ask(ARMS)
+    monkeypatch.setattr(storage.journal, "append", noting)
+    for _ in range(3):
+        bandit.ask(ARMS)
+    blob = encode_arms(Arms.numbered(ARMS)).hash
+    assert stored == [{blob}, set(), set()]
+    storage.journal.blob(blob)

@@ -80,6 +80,14 @@ class Arms(Displayable):
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __contains__(self, arm: Hashable) -> bool:
+        """Whether an arm is on offer.
+
+        Args:
+            arm: Its id.
+        """
+        return arm in self._index
+
     def _display_fields(self) -> Mapping[str, Any]:
         return {"n": len(self), "d": self.features.shape[1]}
 

@@ -31,6 +31,8 @@ def as_arms(arms: Any, spec: BanditSpec, named: Arms | None) -> Arms:
     if arms is not None and not isinstance(arms, Arms) and len(arms) == 0:
         raise InputError("arms is empty; offer at least one arm")
     offered = _as_arms(arms, spec, named)
+    if offered is named:
+        return offered  # checked when they were named
     for arm in offered.ids:
         require_arm_id(arm)
     if any(isinstance(arm, int) for arm in offered.ids):
@@ -50,14 +52,18 @@ def feedback_by_id(
         rewards: Rewards by arm id.
         noise_variance: The variance of each reward's noise where it is known, by arm id.
     """
-    try:
-        return Feedback.by_id(offer, rewards, noise_variance)
-    except UnknownArmError:
-        numbered = _with_numbers(rewards)
-        if numbered == rewards:
-            raise
-        noise = None if noise_variance is None else _with_numbers(noise_variance)
-        return Feedback.by_id(offer, numbered, noise)
+    if _has_unknown_ids(offer, rewards):
+        rewards = _with_numbers(rewards)
+        if isinstance(noise_variance, Mapping):
+            noise_variance = _with_numbers(noise_variance)
+    return Feedback.by_id(offer, rewards, noise_variance)
+
+
+def _has_unknown_ids(offer: Offer, rewards: Any) -> bool:
+    """Whether a mapping has an id that is not on offer; what is no mapping is refused later."""
+    if not isinstance(rewards, Mapping):
+        return False
+    return not all(arm in offer.arms for arm in rewards)
 
 
 def _with_numbers(table: Mapping[Any, float]) -> dict[Any, float]:

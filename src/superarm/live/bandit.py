@@ -86,6 +86,7 @@ class Bandit(Displayable, BanditVerbs):
         is_shared = isinstance(storage.journal, Membership)
         self._current = CurrentFold(self._journal, is_shared=is_shared)
         self._ages = AgeLimit()
+        self._encoded_names: EncodedArms | None = None  # the named arms
         self._challenger: Challenger | None = None  # it follows the journal on request
         self._following = Lock()  # guards the challenger
 
@@ -523,7 +524,15 @@ class Bandit(Displayable, BanditVerbs):
             has_same_ids = is_list_of_ids(arms) and list(arms) == list(recorded.ids)
             if arms is None or has_same_ids:
                 return encode_arms(recorded)
-        return encode_arms(as_arms(arms, fold.spec, fold.named))
+        offered = as_arms(arms, fold.spec, fold.named)
+        if offered is not fold.named:
+            return encode_arms(offered)
+        # Asks for all named arms are common: these are encoded once, however many there are.
+        encoded = self._encoded_names
+        if encoded is None or encoded.arms is not offered:
+            encoded = encode_arms(offered)
+            self._encoded_names = encoded
+        return encoded
 
     def _separate_journal(self) -> BanditJournal:
         """The journal with a cache of its own, which does not displace the arms of the asks."""

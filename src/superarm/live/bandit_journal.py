@@ -37,6 +37,7 @@ class BanditJournal:
         self._queued: dict[str, Event] = {}  # by key
         # By hash, used last at the end.
         self._arms: OrderedDict[str, Arms] = OrderedDict()
+        self._stored: set[str] = set()  # hashes of those whose blobs are durable
 
     def events(self, after: int = 0, last: int | None = None) -> Iterator[Event]:
         """The durable events in order.
@@ -84,8 +85,10 @@ class BanditJournal:
         """
         with self._lock:
             self._arms[name] = arms
+            self._arms.move_to_end(name)
             if len(self._arms) > _MOST_CACHED:
-                self._arms.popitem(last=False)
+                evicted, _ = self._arms.popitem(last=False)
+                self._stored.discard(evicted)
 
     def append(self, event: Event, blobs: Mapping[str, bytes]) -> Future[None]:
         """Queue an event; the future is done when it is durable.
@@ -96,14 +99,22 @@ class BanditJournal:
         """
         with self._lock:
             self._queued[event.key] = event
-        durable = self._commits.submit(Append(self._bandit, [event], blobs))
-        durable.add_done_callback(lambda _: self._remove_queued(event))
+            new_blobs = {
+                name: data for name, data in blobs.items() if name not in self._stored
+            }
+        durable = self._commits.submit(Append(self._bandit, [event], new_blobs))
+        durable.add_done_callback(lambda done: self._note_done(done, event, new_blobs))
         return durable
 
-    def _remove_queued(self, event: Event) -> None:
+    def _note_done(
+        self, done: Future[None], event: Event, blobs: Mapping[str, bytes]
+    ) -> None:
+        """Note that an event is durable, with its blobs, or that it failed."""
         with self._lock:
             if self._queued.get(event.key) is event:
                 del self._queued[event.key]
+            if done.exception() is None:
+                self._stored |= blobs.keys() & self._arms.keys()
 
     def last_seq(self) -> int:
         """The number of the last durable event."""

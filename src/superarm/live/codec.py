@@ -16,6 +16,8 @@ from superarm.core import Arms, State
 from superarm.core.errors import StateError
 from superarm.core.states import state_from_bytes, state_to_bytes
 
+_BODY_ENCODER = json.JSONEncoder(sort_keys=True, allow_nan=False, separators=(",", ":"))
+
 
 def encode_body(body: Mapping[str, Any]) -> str:
     """The body of an event as text: equal bodies give equal texts.
@@ -23,7 +25,7 @@ def encode_body(body: Mapping[str, Any]) -> str:
     Args:
         body: Plain JSON with finite numbers.
     """
-    return json.dumps(body, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    return _BODY_ENCODER.encode(body)
 
 
 def decode_body(text: str, where: str) -> dict[str, Any]:

@@ -111,25 +111,16 @@ async def service_of(request: Request) -> Service:
 ServiceDep = Annotated[Service, Depends(service_of)]
 
 
-async def identify(
-    service: ServiceDep,
-    _: Annotated[object, Depends(bearer)],  # for the OpenAPI document
-    authorization: Annotated[str | None, Header(include_in_schema=False)] = None,
-    subscription_key: Annotated[
-        str | None, Header(alias=SUBSCRIPTION_KEY, include_in_schema=False)
-    ] = None,
-) -> Caller:
-    """Who sent a request.
-
-    Args:
-        service: The service that received it.
-        authorization: A header with the token.
-        subscription_key: The header in which clients of Personalizer send a token.
-    """
-    return await service.identify(authorization, subscription_key)
+# Only for the OpenAPI document: the gate itself reads the headers.
+BearerDep = Annotated[object, Depends(bearer)]
 
 
-AnyCaller = Annotated[Caller, Depends(identify)]
+async def _caller_of(request: Request, service: Service) -> Caller:
+    """Who sent a request; FastAPI would take far longer to hand these headers over."""
+    headers = request.headers
+    return await service.identify(
+        headers.get("Authorization"), headers.get(SUBSCRIPTION_KEY)
+    )
 
 
 def require_scope(caller: Caller, *scopes: TokenScope) -> None:
@@ -151,7 +142,9 @@ def needs(scope: TokenScope) -> Callable[..., AsyncIterator[Caller]]:
         scope: What the caller's token must allow.
     """
 
-    async def admit(service: ServiceDep, caller: AnyCaller) -> AsyncIterator[Caller]:
+    async def admit(request: Request, _: BearerDep) -> AsyncIterator[Caller]:
+        service = await service_of(request)
+        caller = await _caller_of(request, service)
         require_scope(caller, scope)
         service.count_requests(caller.tenant)
         async with service.concurrency.slot(caller.tenant):
@@ -160,25 +153,27 @@ def needs(scope: TokenScope) -> Callable[..., AsyncIterator[Caller]]:
     return admit
 
 
-async def admit_batch(service: ServiceDep, caller: AnyCaller) -> AsyncIterator[Caller]:
+async def admit_batch(request: Request, _: BearerDep) -> AsyncIterator[Caller]:
     """Admit callers who send rewards; the route counts each of its lines as a request.
 
     Args:
-        service: The service.
-        caller: Who sent the request.
+        request: The request.
     """
+    service = await service_of(request)
+    caller = await _caller_of(request, service)
     require_scope(caller, "tell")
     async with service.concurrency.slot(caller.tenant):
         yield caller
 
 
-async def admit_stream(service: ServiceDep, caller: AnyCaller) -> Caller:
+async def admit_stream(request: Request, _: BearerDep) -> Caller:
     """Admit callers who read; a stream has a limit of its own, and is no running request.
 
     Args:
-        service: The service.
-        caller: Who sent the request.
+        request: The request.
     """
+    service = await service_of(request)
+    caller = await _caller_of(request, service)
     require_scope(caller, "read")
     service.count_requests(caller.tenant)
     return caller

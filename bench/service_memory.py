@@ -1,0 +1,114 @@
+"""Many tells in a process of its own: ``python -m bench.service_memory FILE TELLS``.
+
+Arms are a finite set, and every decision is told completely. So nothing that a bandit must remember
+grows with the number of tells. Prints how much memory the process holds after each tenth of them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from superarm.core.threads import pin_blas_threads
+from superarm.kernels import SquaredExponential
+from superarm.live import Bandit, Storage, create_bandit
+from superarm.live.answers import Tell
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy
+from superarm.posteriors import FiniteGP
+from superarm.rules import UCB, Fixed
+
+ARMS = 100
+_PARTS = 10
+_MIB = 1024.0  # KiB, in which Linux states them
+
+
+class MemorySample(NamedTuple):
+    """The memory of the process at one time."""
+
+    tells: int
+    mib: float
+    """Resident set size."""
+
+
+def create_finite(name: str, storage: Storage) -> Bandit:
+    """A bandit that chooses all of its arms in every decision.
+
+    Args:
+        name: Its name.
+        storage: Where its journal is.
+    """
+    arms = np.random.default_rng(4).random((ARMS, 2))
+    posterior = FiniteGP(SquaredExponential(lengthscale=0.3), arms, noise_variance=0.01)
+    rule = UCB(schedule=Fixed(value=2.0))
+    policy = IndexPolicy(posterior=posterior, rule=rule, oracle=TopK(k=ARMS))
+    bandit = create_bandit(name, spec=policy, storage=storage)
+    bandit.name_arms(arms)
+    return bandit
+
+
+def tell_often(bandit: Bandit, tells: int) -> Iterator[int]:
+    """Ask, and tell the reward of every arm by itself; yields the tells so far.
+
+    Args:
+        bandit: The bandit, from :func:`create_finite`.
+        tells: How many, a multiple of the arms.
+    """
+    rng = np.random.default_rng(5)
+    for told in range(ARMS, tells + 1, ARMS):
+        answer = bandit.ask()
+        rewards = rng.normal(size=len(answer.arms)).tolist()
+        batch = [
+            Tell(decision=answer.id, rewards={arm: reward})
+            for arm, reward in zip(answer.arms, rewards, strict=True)
+        ]
+        for outcome in bandit.tell_many(batch):
+            if outcome is not True:
+                raise RuntimeError(f"a tell was not recorded: {outcome}")
+        yield told
+
+
+def resident_mib() -> float:
+    """Memory that this process holds now; its highest value so far would hide growth below it."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / _MIB
+    raise RuntimeError("/proc/self/status has no line VmRSS")
+
+
+def sample(file: Path, tells: int) -> list[MemorySample]:
+    """Memory after each tenth of the tells.
+
+    Args:
+        file: The new journal.
+        tells: How many.
+    """
+    samples: list[MemorySample] = []
+    with Storage(f"sqlite:///{file}") as storage:
+        told = tell_often(create_finite("long", storage), tells)
+        tenths = (count for count in told if count % (tells // _PARTS) == 0)
+        samples.extend(MemorySample(count, resident_mib()) for count in tenths)
+    return samples
+
+
+def sample_elsewhere(file: Path, tells: int) -> list[MemorySample]:
+    """:func:`sample` in a process of its own, whose memory nothing else has used.
+
+    Args:
+        file: The new journal.
+        tells: How many.
+    """
+    command = [sys.executable, "-m", "bench.service_memory", str(file), str(tells)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return [MemorySample(*pair) for pair in json.loads(done.stdout)]
+
+
+if __name__ == "__main__":
+    pin_blas_threads()
+    print(json.dumps(sample(Path(sys.argv[1]), int(sys.argv[2]))))
