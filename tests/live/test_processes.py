@@ -180,11 +180,13 @@ def play_under_kills(url: str, clients: int, kills: int) -> Kills:
                     # A process that was killed counts as alive for a while.
                     wait_until(lambda: owner(storage, NOBODY) in addresses)
                     owner_address = owner(storage, NOBODY)
-                    for victim, process in enumerate(served):
-                        if process.address == owner_address:
-                            process.kill()
-                            kills_of_owner += 1
-                            break
+                    (victim,) = (
+                        place
+                        for place, address in enumerate(addresses)
+                        if address == owner_address
+                    )
+                    served[victim].kill()
+                    kills_of_owner += 1
                     wait_for_progress(acknowledged)
                     served[victim] = stack.enter_context(ServedProcess(url))
                     addresses[victim] = served[victim].address
