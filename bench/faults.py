@@ -33,12 +33,16 @@ def table(lines: Iterable[str]) -> str:
 
 def _row(counts: dict[str, Any]) -> str:
     numbers = [
-        f"{counts[name]:,}"
+        _number(counts[name])
         for name in ("clients", "faults", "acknowledged", "lost", "doubled")
     ]
     twins = "yes" if counts["twins_equal"] else "no"
     cells = [counts["fault"], counts["storage"], *numbers, twins]
     return f"| {' | '.join(cells)} |"
+
+
+def _number(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
 
 
 if __name__ == "__main__":
