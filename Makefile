@@ -32,8 +32,13 @@ test: $(VENV)/.dev ## the default tests, within three minutes on two idle cores
 slow: $(VENV)/.dev ## the longer proofs, the guide and the notebooks
 	$(IN_MEMORY) $(BIN)/python -m pytest -q $(WORKERS) -m "(slow or thorough) and not full"
 
+# A skip fails it, unless you set SUPERARM_REQUIRE=0. The table of faults is made from what it counts.
+full: export SUPERARM_REQUIRE ?= 1
+full: export SUPERARM_FAULTS = bench/results/faults.jsonl
 full: $(VENV)/.dev ## kills and faults of live bandits at full size, many minutes
+	rm -f $(SUPERARM_FAULTS)
 	$(BIN)/python -m pytest -q -rP -m full
+	$(BIN)/python -m bench.faults $(SUPERARM_FAULTS)
 
 # A short form of the tests under the BLAS of other processors: two that this one can run.
 kernels: $(VENV)/.dev ## a short form of the tests with other processors' BLAS

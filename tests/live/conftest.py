@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from postgres_cluster import Cluster, reason_to_skip
@@ -61,3 +61,12 @@ def url(request: pytest.FixtureRequest) -> str:
     shared: str = request.getfixturevalue("shared_url")
     tamper(shared, _EMPTY)  # much faster than new tables
     return shared
+
+
+@pytest.fixture
+def settle(url: str, request: pytest.FixtureRequest) -> Callable[[], None]:
+    """Waits until the database has finished what killed processes had sent."""
+    if url.startswith("sqlite:"):
+        return lambda: None
+    running: Cluster = request.getfixturevalue("cluster")
+    return running.wait_until_unused

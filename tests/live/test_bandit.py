@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from tampering import tamper
 from superarm.core.errors import ConflictError, InputError, UnknownArmError
 from superarm.core.registry import spec_of
 from superarm.core.serialization import to_json
+from superarm.core.tables import Encoding
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, BanditSpec, Storage, create_bandit, load_bandit
 from superarm.live.codec import encode_body
@@ -389,6 +392,26 @@ def test_a_damaged_snapshot_is_ignored(bandit: Bandit) -> None:
     bandit.storage.close()
 
 
+@pytest.mark.slow
+def test_a_pandas_frame_is_asked_like_its_rows(storage: Storage) -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    rows = [
+        {"id": "a", "size": 0.2, "kind": "new"},
+        {"id": "b", "size": 0.9, "kind": "old"},
+    ]
+    frame = pandas.DataFrame(rows)
+    encoding = Encoding.of(frame, columns=["size", "kind"])
+    spec = BanditSpec(policy=spec_of(policy(oracle=TopK(k=1))), encoding=encoding)
+    bandit = create_bandit("frames", spec=spec, storage=storage)
+    answer = bandit.ask(frame, decision_id="one")
+    assert answer == bandit.ask(rows, decision_id="one")
+    assert bandit.tell(answer, {answer.arms[0]: 0.5})
+    by_frame = bandit.predict(frame)
+    by_rows = bandit.predict(rows)
+    assert by_frame.arms == by_rows.arms == ["a", "b"]
+    np.testing.assert_array_equal(by_frame.mean, by_rows.mean)
+
+
 # --- what is refused -----------------------------------------------------------------------
 
 
@@ -442,6 +465,24 @@ def test_a_second_owner_of_a_file_is_refused(tmp_path: Path) -> None:
         pytest.raises(ConflictError, match="another process uses"),
     ):
         Storage(url)
+
+
+@pytest.mark.slow
+def test_a_second_process_on_a_file_is_refused_with_advice(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'bandits.db'}"
+    script = "import sys; from superarm.live import Storage; Storage(sys.argv[1])"
+    with Storage(url) as storage:
+        create_bandit("menu", spec=policy(), storage=storage)
+        finished = subprocess.run(
+            [sys.executable, "-c", script, url],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert finished.returncode != 0
+        assert "ConflictError: another process uses" in finished.stderr
+        assert "superarm serve" in finished.stderr
+        assert load_bandit("menu", storage=storage).verify().same
 
 
 def test_spec_as_json_builds_the_same_bandit(storage: Storage) -> None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
+from fault_table import record_menu
 from insistent_clients import (
     MENU,
     Acknowledged,
@@ -108,8 +109,13 @@ def test_a_service_outlives_jumps_of_the_clock(
         check_journal(bandit, clients.acknowledged)
     storage.close()
     with Storage(storage.url) as reopened:
-        again = load_bandit("menu", storage=reopened)
-        check_journal(again, clients.acknowledged)
+        record_menu(
+            "jump of the clock",
+            load_bandit("menu", storage=reopened),
+            clients.acknowledged,
+            clients=len(bandits),
+            faults=len(JUMPS),
+        )
 
 
 @pytest.mark.slow
@@ -122,7 +128,13 @@ def test_a_bandit_outlives_two_hundred_jumps_of_the_clock(
     with InsistentClients([bandit] * 8) as clients:
         jump_repeatedly(clients, machine_clock, jumps, 8)
     assert clients.failures == []
-    check_journal(bandit, clients.acknowledged)
+    record_menu(
+        "jump of the clock",
+        bandit,
+        clients.acknowledged,
+        clients=8,
+        faults=len(jumps),
+    )
 
 
 def ordered_policy() -> IndexPolicy:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from superarm.core import Decision, Guarantee, Offer
+from superarm.core.serialization import from_json
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, Storage, create_bandit
 from superarm.live.decisions import Status, decision_status
+from superarm.live.events import Kind
+from superarm.live.runtime import runtime
 from superarm.oracles import TopK
 from superarm.policies import Exploring, IndexPolicy
 from superarm.posteriors import StreamingGP
@@ -92,3 +98,45 @@ def test_abandonment_comes_first() -> None:
         is_abandoned=True, is_open=True, has_rewards=True, is_deferred=True
     )
     assert status is Status.ABANDONED
+
+
+def test_a_decided_event_has_its_inputs_and_what_was_decided(bandit: Bandit) -> None:
+    first = bandit.ask(MENU)
+    bandit.tell(first, dict.fromkeys(first.arms, 0.5))
+    before = bandit.predict(MENU)
+    assert before.std is not None
+    answer = bandit.ask(MENU, decision_id="lunch", time=3.0)
+    event = list(bandit.events())[-1]
+    assert event.kind is Kind.DECIDED
+    body = event.body
+    assert body["id"] == "lunch"
+    # What it was decided from.
+    offered = bandit._journal.arms(body["arms"])
+    assert dict(zip(offered.ids, offered.features.tolist(), strict=True)) == MENU
+    assert body["time"] == 3.0
+    assert body["structure"] is None
+    assert body["after"] == event.seq - 1
+    assert body["stream"] == [0, "ask", 2]
+    assert body["runtime"] == runtime()
+    assert np.__version__ in body["runtime"]
+    # What was decided.
+    decision: Decision = from_json(body["decision"])
+    assert decision.ids(Offer(step=2, arms=offered)) == answer.arms
+    assert decision.step == 2
+    chosen = list(decision.positions)
+    np.testing.assert_array_equal(decision.mean, before.mean[chosen])
+    np.testing.assert_allclose(decision.std, before.std[chosen], rtol=1e-12)
+    np.testing.assert_array_equal(decision.desirability, decision.mean)  # it is greedy
+    # Three pairs, of which a random round chooses each alike: ε/3, and 1 − ε more for the greedy one.
+    greedy = set(np.argsort(before.mean)[-2:])
+    expected = 0.5 / 3 + (0.5 if set(chosen) == greedy else 0.0)
+    assert decision.propensity == pytest.approx(expected)
+    assert decision.guarantee == Guarantee(alpha=1.0, probability=1.0)
+
+
+def test_the_hash_of_an_offer_depends_on_its_content_alone(bandit: Bandit) -> None:
+    for menu in (MENU, dict(MENU), {**MENU, "tea": [0.9, 0.2]}):
+        bandit.ask(menu)
+    hashes = [event.body["arms"] for event in bandit.events() if "arms" in event.body]
+    assert hashes[0] == hashes[1] != hashes[2]
+    assert re.fullmatch("[0-9a-f]{64}", hashes[0])

@@ -5,43 +5,40 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from pathlib import Path
-from threading import Event, Thread
-from time import monotonic, sleep
+from threading import Event, Lock
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
+from fault_table import record_menu
+from insistent_clients import (
+    MENU,
+    Acknowledged,
+    InsistentClients,
+    check_journal,
+    menu_policy,
+)
 from postgres_cluster import Cluster
+from served_process import ServedProcess
 
-from superarm.core import Arms, Decision, Offer
-from superarm.kernels import SquaredExponential
+from superarm.client import Client
+from superarm.core import Decision, Offer
 from superarm.live import Bandit, Storage, create_bandit, load_bandit
 from superarm.live.events import Kind
 from superarm.live.fold import Fold
 from superarm.live.journal import Append, StorageError
-from superarm.oracles import TopK
-from superarm.policies import IndexPolicy
-from superarm.posteriors import StreamingGP
-from superarm.rules import UCB, Fixed
-
-MENU = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7], "tea": [0.9, 0.1]}
-
-
-def policy() -> IndexPolicy:
-    return IndexPolicy(
-        posterior=StreamingGP(SquaredExponential(lengthscale=0.3), noise_variance=0.01),
-        rule=UCB(schedule=Fixed(value=2.0)),
-        oracle=TopK(k=1),
-    )
 
 
 @pytest.fixture
 def bandit(url: str) -> Iterator[Bandit]:
     with Storage(url) as storage:
-        yield create_bandit("menu", spec=policy(), storage=storage)
+        yield create_bandit("menu", spec=menu_policy(), storage=storage)
 
 
 def test_a_failed_commit_is_not_acknowledged_and_leaves_no_trace(
@@ -272,11 +269,11 @@ CLIENTS = textwrap.dedent(
 )
 
 
-def kill_repeatedly(url: str, kills: int, clients: int) -> dict[str, Any]:
-    """Kill a process under load; return what it had acknowledged, by kind and decision."""
+def kill_repeatedly(url: str, kills: int, clients: int) -> Acknowledged:
+    """Kill a process under load; return what it had acknowledged."""
     with Storage(url) as storage:
-        create_bandit("menu", spec=policy(), storage=storage)
-    acknowledged: dict[str, Any] = {}
+        create_bandit("menu", spec=menu_policy(), storage=storage)
+    acknowledged = Acknowledged()
     source = str(Path(__file__).parents[2] / "src")
     for life in range(kills):
         script = CLIENTS.replace("CLIENTS", str(clients))
@@ -291,152 +288,132 @@ def kill_repeatedly(url: str, kills: int, clients: int) -> dict[str, Any]:
         for line in (first + rest).splitlines(keepends=True):
             if line.endswith("\n"):
                 kind, decision, value = line.split()
-                acknowledged[f"{kind} {decision}"] = value
+                if kind == "ask":
+                    acknowledged.add_ask(decision, value)
+                else:
+                    acknowledged.add_tell(decision, float(value), is_new=True)
     return acknowledged
 
 
-def check_after_faults(url: str, acknowledged: dict[str, Any]) -> None:
-    """Nothing acknowledged is lost or doubled, and a replay decides alike."""
+def kill_and_check(
+    url: str, settle: Callable[[], None], kills: int, clients: int
+) -> None:
+    acknowledged = kill_repeatedly(url, kills, clients)
+    assert acknowledged.count() >= kills * 4 * clients
+    settle()
     with Storage(url) as storage:
-        assert storage.journal.check() == []
-        bandit = load_bandit("menu", storage=storage)
-        events = list(storage.journal.events(1))
-        observed = [event for event in events if event.kind is Kind.OBSERVED]
-        decided = [event for event in events if event.kind is Kind.DECIDED]
-        rewarded = [event.body["decision"] for event in observed]
-        assert len(rewarded) == len(set(rewarded))
-        fold = Fold(bandit._journal)
-        answers = {}
-        for event in decided:
-            record = fold.reader.decision(event)
-            answers[record.id] = record.decision.ids(record.offer)
-        for key, value in acknowledged.items():
-            kind, decision = key.split()
-            if kind == "tell":
-                assert decision in rewarded
-            else:
-                assert answers[decision] == [value]
-        assert bandit.verify().same
-        # Without a snapshot, from the first event.
-        fold.catch_up()
-        assert isinstance(fold.policy, IndexPolicy)
-        offer = fold.offer(Arms(ids=list(MENU), features=list(MENU.values())))
-        means = fold.policy.beliefs(offer).mean
-        np.testing.assert_allclose(bandit.predict(MENU).mean, means, atol=1e-9)
-
-
-@pytest.fixture
-def settle(url: str, request: pytest.FixtureRequest) -> Callable[[], None]:
-    """Waits until the database has finished what killed processes had sent."""
-    if url.startswith("sqlite:"):
-        return lambda: None
-    running: Cluster = request.getfixturevalue("cluster")
-    return running.wait_until_unused
+        record_menu(
+            "kill -9 of a process with a bandit",
+            load_bandit("menu", storage=storage),
+            acknowledged,
+            clients=clients,
+            faults=kills,
+        )
 
 
 def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
     url: str, settle: Callable[[], None]
 ) -> None:
-    acknowledged = kill_repeatedly(url, kills=2, clients=8)
-    assert len(acknowledged) >= 2 * 4 * 8
-    settle()
-    check_after_faults(url, acknowledged)
+    kill_and_check(url, settle, kills=2, clients=8)
 
 
 @pytest.mark.slow
 @pytest.mark.full
 def test_twenty_kills_lose_nothing(url: str, settle: Callable[[], None]) -> None:
-    acknowledged = kill_repeatedly(url, kills=20, clients=32)
-    assert len(acknowledged) >= 20 * 4 * 32
-    settle()
-    check_after_faults(url, acknowledged)
+    kill_and_check(url, settle, kills=20, clients=32)
 
 
 # --- a database that restarts --------------------------------------------------------------
 
+RESTARTS = [
+    pytest.param(2, 8, id="twice"),
+    pytest.param(10, 32, id="ten times", marks=pytest.mark.full),
+]
+"""How often the server restarts, and how many clients there are."""
 
-class Clients:
-    """Threads that ask and tell until they are stopped, and repeat what failed.
 
-    Args:
-        bandit: The bandit that they use.
-        count: How many there are.
+def restart_under_load(
+    cluster: Cluster, clients: InsistentClients, restarts: int, more: int
+) -> None:
+    """Crash the server again and again while clients ask and tell."""
+    for _ in range(restarts):
+        clients.wait_for_acknowledgements(more)
+        cluster.restart()
+    clients.wait_for_acknowledgements(more)
+
+
+@pytest.mark.parametrize(("restarts", "count"), RESTARTS)
+def test_a_bandit_outlives_restarts_of_postgres(
+    cluster: Cluster, postgres_url: str, restarts: int, count: int
+) -> None:
+    with Storage(postgres_url) as storage:
+        bandit = create_bandit("menu", spec=menu_policy(), storage=storage)
+        with InsistentClients([bandit] * count) as clients:
+            restart_under_load(cluster, clients, restarts, more=4 * count)
+        assert {type(failure) for failure in clients.failures} == {StorageError}
+        check_journal(bandit, clients.acknowledged)
+    with Storage(postgres_url) as storage:
+        record_menu(
+            "restart of the database under a bandit",
+            load_bandit("menu", storage=storage),
+            clients.acknowledged,
+            clients=count,
+            faults=restarts,
+        )
+
+
+class Answers:
+    """Every error that a service answered.
+
+    As a service answers 503 with a problem when its database is away, so must nothing else reach clients.
     """
 
-    def __init__(self, bandit: Bandit, count: int) -> None:
-        self.acknowledged: dict[str, Any] = {}
-        self.failures: list[Exception] = []
-        self._bandit = bandit
-        self._stopping = Event()
-        self._threads = [
-            Thread(target=self._loop, args=(client,)) for client in range(count)
+    def __init__(self) -> None:
+        self.errors: Counter[int] = Counter()
+        self._lock = Lock()
+
+    def check(self, response: httpx.Response) -> None:
+        """Count an error, which must be a problem."""
+        if not response.is_error:
+            return
+        response.read()
+        problem = response.json()
+        assert response.headers["content-type"] == "application/problem+json"
+        assert problem["status"] == response.status_code
+        assert problem["detail"]
+        with self._lock:
+            self.errors[response.status_code] += 1
+
+
+@pytest.mark.parametrize(("restarts", "count"), RESTARTS)
+def test_a_service_outlives_restarts_of_postgres(
+    cluster: Cluster, postgres_url: str, restarts: int, count: int
+) -> None:
+    answers = Answers()
+    with ExitStack() as stack:
+        service = stack.enter_context(ServedProcess(postgres_url))
+        service.wait_until_ready()
+        connections = [
+            stack.enter_context(Client(service.address, retries=0, timeout=120.0))
+            for _ in range(count)
         ]
-        for thread in self._threads:
-            thread.start()
-
-    def wait_for(self, more: int) -> None:
-        """Wait until they have got some more acknowledgements."""
-        enough = len(self.acknowledged) + more
-        end = monotonic() + 60.0
-        while len(self.acknowledged) < enough:
-            assert monotonic() < end, self.failures[-1:]
-            sleep(0.01)
-
-    def stop(self) -> None:
-        """Let each finish its round."""
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _loop(self, client: int) -> None:
-        number = 0
-        while not self._stopping.is_set():
-            number += 1
-            name = f"{client}-{number}"
-            answer = self._insist(self._bandit.ask, MENU, decision_id=name)
-            self.acknowledged[f"ask {name}"] = answer.arms[0]
-            reward = (client * 7 + number) % 11 / 10
-            self._insist(self._bandit.tell, answer, {answer.arms[0]: reward})
-            self.acknowledged[f"tell {name}"] = reward
-
-    def _insist(self, request: Callable[..., Any], *values: Any, **options: Any) -> Any:
-        while True:
-            try:
-                return request(*values, **options)
-            except Exception as error:
-                self.failures.append(error)
-                sleep(0.01)
-
-
-def restart_repeatedly(cluster: Cluster, url: str, restarts: int, clients: int) -> int:
-    """Crash the server while clients ask and tell; how many acknowledgements there were."""
-    with Storage(url) as storage:
-        bandit = create_bandit("menu", spec=policy(), storage=storage)
-        working = Clients(bandit, clients)
-        try:
-            for _ in range(restarts):
-                working.wait_for(4 * clients)
-                cluster.restart()
-            working.wait_for(4 * clients)
-        finally:
-            working.stop()
-        assert working.failures
-        assert {type(failure) for failure in working.failures} == {StorageError}
-    check_after_faults(url, working.acknowledged)
-    return len(working.acknowledged)
-
-
-def test_nothing_acknowledged_is_lost_when_postgres_restarts(
-    cluster: Cluster, postgres_url: str
-) -> None:
-    acknowledged = restart_repeatedly(cluster, postgres_url, restarts=2, clients=8)
-    assert acknowledged >= 3 * 4 * 8
-
-
-@pytest.mark.slow
-@pytest.mark.full
-def test_ten_restarts_of_postgres_lose_nothing(
-    cluster: Cluster, postgres_url: str
-) -> None:
-    acknowledged = restart_repeatedly(cluster, postgres_url, restarts=10, clients=32)
-    assert acknowledged >= 11 * 4 * 32
+        connections[0].create_bandit("menu", spec=menu_policy())
+        bandits = [connection.load_bandit("menu") for connection in connections]
+        for connection in connections:
+            http: Any = connection._http
+            http.event_hooks = {"response": [answers.check]}
+        with InsistentClients(bandits) as clients:
+            restart_under_load(cluster, clients, restarts, more=4 * count)
+        assert {type(failure) for failure in clients.failures} == {StorageError}
+        assert set(answers.errors) == {503}
+        assert answers.errors[503] == len(clients.failures)
+        assert service.process.poll() is None  # it recovered by itself
+        service.stop()
+    with Storage(postgres_url) as storage:
+        record_menu(
+            "restart of the database under the service",
+            load_bandit("menu", storage=storage),
+            clients.acknowledged,
+            clients=count,
+            faults=restarts,
+        )

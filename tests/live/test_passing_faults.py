@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from fault_table import record_menu
 from insistent_clients import (
     MENU,
     Acknowledged,
@@ -35,6 +36,7 @@ FAULTS = [
     pytest.param(full_disk, r"full|No space left", id="full"),
     pytest.param(read_only, r"readonly|read-only", id="read-only"),
 ]
+NAMES: dict[Fault, str] = {full_disk: "full disk", read_only: "read-only storage"}
 
 TIMES = [2, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.full])]
 """How often the fault begins and ends."""
@@ -66,6 +68,21 @@ def fail_repeatedly(
         clients.wait_for_acknowledgements(4 * count)
 
 
+def record_reopened(
+    storage: Storage, fault: str, clients: InsistentClients, count: int, times: int
+) -> None:
+    """Count what a bandit has that is loaded anew."""
+    storage.close()
+    with Storage(storage.url) as reopened:
+        record_menu(
+            fault,
+            load_bandit("menu", storage=reopened),
+            clients.acknowledged,
+            clients=count,
+            faults=times,
+        )
+
+
 def other_failures(
     failures: Sequence[SuperarmError], reason: str
 ) -> list[SuperarmError]:
@@ -89,10 +106,7 @@ def test_a_bandit_outlives_the_fault(
     assert len(clients.failures) >= 2 * 8 * times
     assert other_failures(clients.failures, reason) == []
     check_journal(bandit, clients.acknowledged)
-    storage.close()
-    with Storage(storage.url) as reopened:
-        loaded = load_bandit("menu", storage=reopened)
-        check_journal(loaded, clients.acknowledged)
+    record_reopened(storage, f"{NAMES[fault]} under a bandit", clients, 8, times)
 
 
 # --- the service ---------------------------------------------------------------------------
@@ -117,10 +131,7 @@ def test_a_service_outlives_the_fault(
         assert other_failures(clients.failures, reason) == []
         bandit = load_bandit("menu", storage=storage)  # the one that the service has
         check_journal(bandit, clients.acknowledged)
-    storage.close()
-    with Storage(storage.url) as reopened:
-        loaded = load_bandit("menu", storage=reopened)
-        check_journal(loaded, clients.acknowledged)
+    record_reopened(storage, f"{NAMES[fault]} under a bandit", clients, 8, times)
 
 
 @pytest.mark.slow
@@ -222,7 +233,13 @@ def test_a_log_that_cannot_grow_loses_nothing(
         assert other_failures(failures, "disk I/O error|full") == []
         service.kill()
     with Storage(url) as storage:
-        check_journal(load_bandit("menu", storage=storage), clients.acknowledged)
+        record_menu(
+            "log that cannot grow",
+            load_bandit("menu", storage=storage),
+            clients.acknowledged,
+            clients=len(bandits),
+            faults=len(sizes),
+        )
 
 
 @pytest.mark.slow

@@ -120,6 +120,42 @@ def test_an_idempotency_key_makes_an_ask_repeatable(http: httpx.Client) -> None:
     assert "differ; send one of them" in detail(two_ids, 422)
 
 
+def test_an_idempotency_key_makes_a_tell_repeatable(http: httpx.Client) -> None:
+    decision = ask(http)
+    first_arm, second_arm = decision["arms"]
+    path = f"/v1/decisions/{decision['id']}/observations"
+    headers = {"Idempotency-Key": "meter-1"}
+    body = {"rewards": {first_arm: 1.0}}
+    told = http.post(path, json=body, headers=headers)
+    assert told.status_code == 201
+    again = http.post(path, json=body, headers=headers)
+    assert again.status_code == 200
+    assert again.json() == {"new": False}
+    named = http.post(path, json={**body, "observation_id": "meter-1"})
+    assert named.status_code == 200  # the key is the id of the observation
+    other = http.post(path, json={"rewards": {second_arm: 1.0}}, headers=headers)
+    assert "already recorded" in detail(other, 409)
+    two_ids = http.post(path, json={**body, "observation_id": "m2"}, headers=headers)
+    assert "differ; send one of them" in detail(two_ids, 422)
+    assert http.get("/v1/bandits/menu").json()["events"] == 3
+
+
+def test_an_idempotency_key_makes_history_repeatable(http: httpx.Client) -> None:
+    path = "/v1/bandits/menu/observations"
+    headers = {"Idempotency-Key": "2026-11-18"}
+    body = {"arms": MENU, "rewards": {"tea": 0.5}}
+    observed = http.post(path, json=body, headers=headers)
+    assert observed.status_code == 201
+    again = http.post(path, json=body, headers=headers)
+    assert again.status_code == 200
+    assert again.json()["new"] is False
+    other = http.post(path, json={**body, "rewards": {"tea": 0.6}}, headers=headers)
+    assert "2026-11-18" in detail(other, 409)
+    two_ids = http.post(path, json={**body, "observation_id": "x"}, headers=headers)
+    assert "differ; send one of them" in detail(two_ids, 422)
+    assert http.get("/v1/bandits/menu").json()["events"] == 2
+
+
 def test_creating_the_same_bandit_again_changes_nothing(http: httpx.Client) -> None:
     again = http.post("/v1/bandits", json={"name": "menu", "spec": SPEC})
     assert again.status_code == 200

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from fault_table import FaultCounts
 from insistent_clients import MENU, menu_policy
 
 from superarm.core.errors import FileError, StateError
@@ -79,6 +80,12 @@ def recovered_events(path: Path) -> list[Event]:
         return events
 
 
+def doubled_events(events: Sequence[Event]) -> int:
+    """Events with the key of an earlier one."""
+    keys = [event.key for event in events]
+    return len(keys) - len(set(keys))
+
+
 def refusals(path: Path) -> list[str]:
     """Why the file cannot be opened, or what a check finds."""
     try:
@@ -113,11 +120,29 @@ def cuts(recording: Recording, count: int) -> list[int]:
 
 
 def prove_cuts(recording: Recording, folder: Path, count: int) -> None:
-    for cut in cuts(recording, count):
+    places = cuts(recording, count)
+    acknowledged = 0
+    lost = 0
+    doubled = 0
+    is_same = True
+    for cut in places:
         path = write_files(folder / str(cut), recording.database, recording.log[:cut])
         events = recovered_events(path)
-        acknowledged = recording.acknowledged_within(cut)
-        assert events == recording.events[:acknowledged], cut
+        expected = recording.events[: recording.acknowledged_within(cut)]
+        acknowledged += len(expected)
+        lost += max(0, len(expected) - len(events))
+        doubled += doubled_events(events)
+        is_same &= events == expected
+    FaultCounts(
+        fault="log that is cut off",
+        url="sqlite:",
+        clients=1,
+        faults=len(places),
+        acknowledged=acknowledged,
+        lost=lost,
+        doubled=doubled,
+        twins_equal=is_same,
+    ).record()
 
 
 def test_a_log_that_is_cut_has_every_commit_before(
@@ -159,18 +184,35 @@ def test_a_damaged_last_frame_costs_its_commit_alone(
 def prove_flips(recording: Recording, folder: Path, places: Sequence[int]) -> int:
     """Flip bytes of the log, each in a copy; how many copies were refused."""
     refused = 0
+    acknowledged = 0
+    lost = 0
+    doubled = 0
+    is_same = True
     for place in places:
         path = write_files(
             folder / str(place), recording.database, flipped(recording.log, place)
         )
-        sound = recording.acknowledged_within(place)
         if refusals(path):
             refused += 1
             continue
         events = recovered_events(path)
         # Nobody can tell the last commits from torn ones.
-        assert events == recording.events[: len(events)]
-        assert len(events) >= max(sound, len(recording.events) - 2), place
+        sound = max(recording.acknowledged_within(place), len(recording.events) - 2)
+        acknowledged += sound
+        lost += max(0, sound - len(events))
+        doubled += doubled_events(events)
+        is_same &= events == recording.events[: len(events)]
+    print(f"{refused} of {len(places)} refused")
+    FaultCounts(
+        fault="log with a flipped byte",
+        url="sqlite:",
+        clients=1,
+        faults=len(places),
+        acknowledged=acknowledged,
+        lost=lost,
+        doubled=doubled,
+        twins_equal=is_same,
+    ).record()
     return refused
 
 
@@ -311,6 +353,10 @@ def copies_of_a_process(folder: Path, count: int) -> Iterator[tuple[Path, set[st
 
 def prove_copies(folder: Path, count: int) -> None:
     rng = random.Random(2)
+    all_acknowledged = 0
+    lost = 0
+    doubled = 0
+    is_same = True
     for path, acknowledged in copies_of_a_process(folder, count):
         assert "" not in acknowledged
         log = path.with_name("bandits.db-wal").read_bytes()
@@ -320,12 +366,24 @@ def prove_copies(folder: Path, count: int) -> None:
         rewarded = {
             event.body["decision"] for event in events if event.kind is Kind.OBSERVED
         }
-        assert acknowledged <= rewarded
+        all_acknowledged += len(acknowledged)
+        lost += len(acknowledged - rewarded)
+        doubled += doubled_events(events)
         # The last events may be missing, never others. Where these are in the database in part,
         # because a checkpoint had begun, the file is refused.
         if not refusals(torn):
             earlier = recovered_events(torn)
-            assert earlier == events[: len(earlier)]
+            is_same &= earlier == events[: len(earlier)]
+    FaultCounts(
+        fault="copy of the files of a process at work, whole and torn",
+        url="sqlite:",
+        clients=4,
+        faults=2 * count,
+        acknowledged=all_acknowledged,
+        lost=lost,
+        doubled=doubled,
+        twins_equal=is_same,
+    ).record()
 
 
 @pytest.mark.thorough

@@ -19,8 +19,9 @@ from uuid import uuid4
 from superarm.core.errors import SuperarmError
 from superarm.live.journal import Membership, ProcessRow
 
-_BEAT_SECONDS = 1.0
-_ALIVE_SECONDS = 3.0
+BEAT_SECONDS = 1.0
+"""How long a process waits between two heartbeats."""
+ALIVE_SECONDS = 3.0
 """How long a process without a heartbeat counts as alive."""
 
 
@@ -60,17 +61,17 @@ class Owners:
             tenant: Whose bandit it is.
             bandit: Its name.
         """
-        highest = _weight(self._process, tenant, bandit)
+        highest = weight_of(self._process, tenant, bandit)
         address = None
         for process in self._others:
-            weight = _weight(process.id, tenant, bandit)
+            weight = weight_of(process.id, tenant, bandit)
             if weight > highest:
                 highest = weight
                 address = process.address
         return address
 
     def _run(self) -> None:
-        while not self._stopping.wait(_BEAT_SECONDS):
+        while not self._stopping.wait(BEAT_SECONDS):
             try:
                 self.beat()
             except SuperarmError:
@@ -80,9 +81,16 @@ class Owners:
     def beat(self) -> None:
         """Record that this process is alive, and read which others are."""
         self._membership.heartbeat(self._process, self._address)
-        alive = self._membership.processes(_ALIVE_SECONDS)
+        alive = self._membership.processes(ALIVE_SECONDS)
         self._others = [row for row in alive if row.id != self._process]
 
 
-def _weight(process: str, tenant: str, bandit: str) -> bytes:
+def weight_of(process: str, tenant: str, bandit: str) -> bytes:
+    """What decides between living processes: the highest one owns the bandit.
+
+    Args:
+        process: The id of a process.
+        tenant: Whose bandit it is.
+        bandit: Its name.
+    """
     return sha256(f"{process}/{tenant}/{bandit}".encode()).digest()

@@ -1,0 +1,87 @@
+"""The table of faults: what tests of faults counted, a line for each.
+
+A test that counts prints its line. Where the variable ``SUPERARM_FAULTS`` names a file, it also appends
+the line there; ``python -m bench.faults`` makes a table of such a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from insistent_clients import Acknowledged, check_journal, count_journal
+from twins import equals_twin
+
+from superarm.live import Bandit
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultCounts:
+    """What a test of a fault counted.
+
+    Args:
+        fault: What failed, or what was tried.
+        url: The URL of the storage; its kind alone is recorded.
+        clients: How many clients worked at a time.
+        faults: How often it failed or was tried.
+        acknowledged: What clients know to be durable; ``None`` if nobody counts it.
+        lost: How many of these the journal lacks; ``None`` likewise.
+        doubled: Events that are there a second time; ``None`` likewise.
+        twins_equal: Whether a bandit without faults, which gets the same requests, is the same.
+    """
+
+    fault: str
+    url: str
+    clients: int
+    faults: int
+    acknowledged: int | None
+    lost: int | None
+    doubled: int | None
+    twins_equal: bool
+
+    def record(self) -> None:
+        """Print and store the counts, then assert that nothing is lost, doubled or different."""
+        counts = asdict(self)
+        is_file = counts.pop("url").startswith("sqlite:")
+        line = json.dumps({"storage": "SQLite" if is_file else "PostgreSQL", **counts})
+        print(line)
+        path = os.environ.get("SUPERARM_FAULTS")
+        if path:
+            with Path(path).open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n")
+        assert not self.lost, line
+        assert not self.doubled, line
+        assert self.twins_equal, line
+
+
+def record_menu(
+    fault: str,
+    bandit: Bandit,
+    acknowledged: Acknowledged,
+    *,
+    clients: int,
+    faults: int,
+) -> None:
+    """Count what the bandit ``menu`` has, record it, and check its journal.
+
+    Args:
+        fault: What failed.
+        bandit: The bandit, in the state to check.
+        acknowledged: What clients know to be durable.
+        clients: How many there were.
+        faults: How often it failed.
+    """
+    counts = count_journal(bandit, acknowledged)
+    FaultCounts(
+        fault=fault,
+        url=bandit.storage.url,
+        clients=clients,
+        faults=faults,
+        acknowledged=counts.acknowledged,
+        lost=counts.lost,
+        doubled=counts.doubled,
+        twins_equal=equals_twin(bandit),
+    ).record()
+    check_journal(bandit, acknowledged)
