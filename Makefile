@@ -77,15 +77,9 @@ postgres: $(VENV)/.dev ## add PostgreSQL: its driver to .venv, and Debian's pack
 		DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends postgresql; }
 	$(PIP) --editable '.[postgres]'
 
-bench: $(VENV)/.dev ## compare speed with other libraries
-	$(BIN)/python -m bench streaming
-	$(BIN)/python -m bench finite
-	$(BIN)/python -m bench network
-	$(BIN)/python -m bench combinatorial
-	$(BIN)/python -m bench drift
-	$(BIN)/python -m bench movement
-	$(BIN)/python -m bench threads
-	$(BIN)/python -m bench startup
+# Small sizes, to see that all of them run: make bench BENCH=--quick
+bench: $(VENV)/.dev ## compare speed and accuracy with other libraries, suite by suite
+	$(BIN)/python -m bench all $(BENCH)
 
 clean: ## remove virtual environments and results
 	rm -rf $(VENV) $(VENV)-core $(VENV)-oldest demo runs
