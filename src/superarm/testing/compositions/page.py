@@ -19,10 +19,11 @@ _INTRODUCTION = """\
 
 Which posterior works with which rule and which oracle? This page shows the outcome of every composition of
 registered parts: each posterior, rule and oracle, for rewards that stay as they are or drift, with free
-movement, a switching cost or a metric, and with feedback that comes at once or late. Every composition is
-built from a spec in plain JSON and plays a few rounds. Decisions must be feasible and change nothing,
-beliefs finite, and late feedback learned. A policy that was saved and restored must decide alike. A
-switching cost must hold the policy back, and drift must make the far future uncertain.
+movement, a switching cost or a metric, and with feedback that comes at once or late. Policies are `index`
+or, for a metric, `tree-index`. Every composition is built from a spec in plain JSON and plays a few rounds.
+Decisions must be feasible and change nothing, beliefs finite, and late feedback learned. A policy that was
+saved and restored must decide alike. A switching cost must hold the policy back, and drift must make the
+far future uncertain.
 
 A composition that makes no sense is refused, with a reason, when it is built or when it first decides.
 {count}

@@ -92,6 +92,7 @@ _EXACT: Spec = {
     "mean": LEVEL,
 }
 _FINITE: Spec = {"name": "finite", **_EXACT, "arms": features().tolist()}
+_DRIFTING_ARMS: Spec = {**_FINITE, "name": "drifting", "drift": _DRIFT}
 _STREAMING: Spec = {"name": "streaming", **_EXACT}
 _FADING_STREAM: Spec = {**_STREAMING, "kernel": _FADING, "timed": True}
 _FIXED_WIDTH: Spec = {"name": "fixed", "value": 2.0}
@@ -155,7 +156,7 @@ _DRIFTING: Mapping[str, Spec] = {
     "streaming": _FADING_STREAM,
     "inducing": {"kernel": _FADING, "timed": True},
     "drifting": {"drift": _DRIFT},
-    "refitting": {"posterior": {"name": "drifting", "drift": _DRIFT}},
+    "refitting": {"posterior": _DRIFTING_ARMS},
     "separate": {"posterior": _FADING_STREAM},
     # These forget, whatever is inside.
     "resetting": {},
@@ -197,17 +198,11 @@ def posterior_sample(name: str, *, drifts: bool) -> dict[str, Any]:
     if not drifts:
         return spec
     if name in _DRIFTING:
-        changes = dict(_DRIFTING[name])
+        changes = _DRIFTING[name]
     elif "timed" in parameters_of("posterior", name):
         changes = {"kernel": _FADING, "timed": True}
     else:
         changes = {"drift": _DRIFT}
-    if name == "refitting":
-        changes["posterior"] = {
-            **_EXACT,
-            **changes["posterior"],
-            "arms": _FINITE["arms"],
-        }
     return {**spec, **changes}
 
 
