@@ -35,7 +35,7 @@ slow: $(VENV)/.dev ## the longer proofs, the guide and the notebooks
 # A skip fails it, unless you set SUPERARM_REQUIRE=0. The table of faults is made from what it counts.
 full: export SUPERARM_REQUIRE ?= 1
 full: export SUPERARM_FAULTS = bench/results/faults.jsonl
-full: $(VENV)/.dev ## kills and faults of live bandits at full size, many minutes
+full: $(VENV)/.dev ## kills and faults of live bandits at full size, and all compositions: many minutes
 	rm -f $(SUPERARM_FAULTS)
 	$(BIN)/python -m pytest -q -rP -m full
 	$(BIN)/python -m bench.faults $(SUPERARM_FAULTS)
@@ -85,16 +85,9 @@ postgres: $(VENV)/.dev ## add PostgreSQL: its driver to .venv, and Debian's pack
 		DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends postgresql; }
 	$(PIP) --editable '.[postgres]'
 
-bench: $(VENV)/.dev ## compare speed with other libraries
-	$(BIN)/python -m bench streaming
-	$(BIN)/python -m bench finite
-	$(BIN)/python -m bench network
-	$(BIN)/python -m bench combinatorial
-	$(BIN)/python -m bench drift
-	$(BIN)/python -m bench movement
-	$(BIN)/python -m bench threads
-	$(BIN)/python -m bench startup
-	$(BIN)/python -m bench service
+# Small sizes, to see that all of them run: make bench BENCH=--quick
+bench: $(VENV)/.dev ## compare speed and accuracy with other libraries, suite by suite
+	$(BIN)/python -m bench all $(BENCH)
 
 clean: ## remove virtual environments and results
 	rm -rf $(VENV) $(VENV)-core $(VENV)-oldest demo runs

@@ -1,4 +1,7 @@
-"""``python -m bench SUITE [--json | --markdown] [--quick] [--repeats R] [--stored FILE]``."""
+"""``python -m bench SUITE [--json | --markdown] [--quick] [--repeats R] [--stored FILE]``.
+
+``python -m bench all`` runs every suite with peers, one after the other: that is ``make bench``.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import importlib
 import io
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -21,12 +25,38 @@ SUITES = (
     "service", "scale",
 )  # fmt: skip
 
+ALL = "all"
+APART = {
+    "hand": "its rows are part of finite, drift, combinatorial and streaming",
+    "scale": "it has no peers: it measures what docs/scale.md computes with",
+}
+"""Suites that ``all`` leaves out, and why."""
+
+
+def run_all(options: list[str]) -> int:
+    """Run every suite with peers in a process of its own; returns how many failed.
+
+    Args:
+        options: Options that every suite gets.
+    """
+    failed = []
+    for suite in SUITES:
+        if suite in APART:
+            continue
+        print(f"bench {suite}", file=sys.stderr, flush=True)
+        command = [sys.executable, "-m", "bench", suite, *options]
+        if subprocess.run(command, check=False).returncode != 0:
+            failed.append(suite)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return len(failed)
+
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description="superarm beside its peers"
     )
-    parser.add_argument("suite", choices=SUITES)
+    parser.add_argument("suite", choices=(*SUITES, ALL))
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="one line of JSON")
     shape.add_argument(
@@ -44,6 +74,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.repeats is not None and options.repeats < 1:
         parser.error("--repeats must be at least 1")
+    if options.suite == ALL:
+        if options.stored is not None:
+            parser.error("--stored needs the suite of the file, not all")
+        given = sys.argv[1:] if arguments is None else arguments
+        return min(run_all([word for word in given if word != ALL]), 1)
 
     from superarm.core.threads import pin_blas_threads
 

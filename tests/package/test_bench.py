@@ -191,6 +191,39 @@ def test_startup_reports_what_help_loads() -> None:
 
 
 @pytest.mark.slow
+def test_service_agrees_with_the_library() -> None:
+    pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+    report = results("service")
+    assert report["rows"]
+    assert report["targets"]
+
+
+def test_all_runs_every_suite_with_peers(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    main = importlib.import_module("bench.__main__")
+    commands = []
+
+    def run(command: list[str], *, check: bool) -> Any:
+        commands.append(command[3:])
+        return subprocess.CompletedProcess(command, int("finite" in command))
+
+    monkeypatch.setattr(main.subprocess, "run", run)
+    assert main.main(["all", "--quick"]) == 1
+    assert "failed: finite" in capsys.readouterr().err
+    suites = [suite for suite, _ in commands]
+    assert set(suites) | main.APART.keys() == set(main.SUITES)
+    assert "service" in suites
+    assert all(options == ["--quick"] for _, *options in commands)
+    with pytest.raises(SystemExit):
+        main.main(["all", "--stored", "bench/results/finite.json"])
+    page = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
+    for suite in (*main.SUITES, "all"):
+        assert f"python -m bench {suite} " in page, suite
+
+
+@pytest.mark.slow
 def test_scale_measures_its_parts() -> None:
     report = results("scale")
     facts = report["facts"]

@@ -184,7 +184,8 @@ def test_documented_names_exist(page: str) -> None:
         for option in p.opts
     }
     known |= {"--help", "--version"}
-    mentioned = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", page))
+    own = re.sub(r"^dask .*$", "", page, flags=re.MULTILINE)  # options of Dask
+    mentioned = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", own))
     assert mentioned <= known
 
 

@@ -27,7 +27,8 @@ _NET = "Road network: a .net.xml or .osm file, a folder of tables, or luxembourg
 _HEIGHTS = "Heights for the network: an SRTM tile (.hgt) or a folder of them."
 _SET = "Set a parameter to a TOML value; a list sweeps. May be repeated."
 _RESUME = "Continue in --out where a run was interrupted, or with more --rounds."
-_EXECUTOR = "Local processes, or the Dask cluster at $DASK_SCHEDULER_ADDRESS (else a local one)."
+_EXECUTOR = "Local processes, or a Dask cluster: that of --scheduler, else a local one."
+_SCHEDULER = "Address of a Dask scheduler, such as tcp://10.0.0.1:8786; default: $DASK_SCHEDULER_ADDRESS."
 _STATE = "What a run (RUN/states/CELL.npz) or a fleet has learned; default: the energy model."
 _WARM_START = (
     "A state to warm-start a policy from, such as RUN/states/CELL.npz. May be repeated."
@@ -130,10 +131,17 @@ def superarm() -> None:
     "--state", "states", multiple=True, metavar="[POLICY=]FILE", help=_WARM_START
 )
 @_choice("--executor", "local", "dask", description=_EXECUTOR)
+@click.option("--scheduler", metavar="ADDRESS", help=_SCHEDULER)
 @seeded
 @common_options
 @importing
-def run(experiment: str, executor: str, as_json: bool, **options: Any) -> None:
+def run(
+    experiment: str,
+    executor: str,
+    scheduler: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Run an experiment.
 
     EXPERIMENT is an id (`superarm list experiments` lists them) or a file of your own, FILE.toml.
@@ -143,7 +151,7 @@ def run(experiment: str, executor: str, as_json: bool, **options: Any) -> None:
     place_options = {name: options.pop(name) for name in places.Place._fields}
     place = places.Place(**place_options)
     request = running.Request(**options)
-    summary = running.run_one(experiment, request, executor, place)
+    summary = running.run_one(experiment, request, place, executor, scheduler)
     if as_json:
         print_json(summary)
     else:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
-from contextlib import ExitStack, contextmanager
 from itertools import count, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from superarm.core.capabilities import Metric
-from superarm.core.errors import SpecError, StateError, require_extra
+from superarm.core.errors import SpecError, StateError
 from superarm.lab.experiments import (
     Experiment,
     experiment_ids,
@@ -42,6 +40,7 @@ from superarm.lab.simulation import Run, cell_name
 from superarm.lab.simulation.executors import available_cores
 from superarm.lab.simulation.run_spec import read_spec
 
+from .clusters import cell_executor
 from .common import progress_bar, say, shown
 from .places import Place
 from .targets import targets
@@ -136,14 +135,21 @@ def _say_progress(text: str) -> None:
     say(f"superarm: {text}", err=True)
 
 
-def run_one(name: str, request: Request, executor: str, place: Place) -> dict[str, Any]:
+def run_one(
+    name: str,
+    request: Request,
+    place: Place,
+    executor: str,
+    scheduler: str | None = None,
+) -> dict[str, Any]:
     """Run one experiment and write its report; returns its summary.
 
     Args:
         name: The id of an experiment, or its file.
         request: The options.
-        executor: Where cells run: "local" or "dask".
         place: Where a problem on roads takes place.
+        executor: Where cells run: "local" or "dask".
+        scheduler: The address of a Dask scheduler.
     """
     directory = request.directory(name)
     is_experiment = name.endswith(".toml") or name in experiment_ids()
@@ -154,7 +160,9 @@ def run_one(name: str, request: Request, executor: str, place: Place) -> dict[st
         )
     experiment = load_experiment(name)
     plan = request.plan(experiment, directory, place)
-    with _executor(executor, request.workers) as pool:
+    with cell_executor(
+        executor, request.workers, scheduler, quiet=request.quiet
+    ) as pool:
         summary = request.execute(plan, pool)
     write_outputs(
         plan.out, experiment, name, quiet=request.quiet, figures=False, bound=False
@@ -414,28 +422,6 @@ def size_text(summary: dict[str, Any]) -> str:
     rounds = count_text(summary["rounds"], "round")
     seeds = count_text(summary["seeds"], "seed")
     return f"{rounds}, {seeds}"
-
-
-@contextmanager
-def _executor(name: str, jobs: int) -> Iterator[Executor | None]:
-    """Where cells run. ``dask``: the cluster at ``$DASK_SCHEDULER_ADDRESS``, else a local one."""
-    if name == "local":
-        yield None
-        return
-    distributed = require_extra("distributed", "cluster")
-    with ExitStack() as stack:
-        cluster = os.environ.get("DASK_SCHEDULER_ADDRESS")
-        if not cluster:
-            cluster = stack.enter_context(
-                distributed.LocalCluster(
-                    n_workers=jobs,
-                    threads_per_worker=1,
-                    host="127.0.0.1",  # reachable from this machine only
-                    dashboard_address=None,
-                )
-            )
-        client = stack.enter_context(distributed.Client(cluster))
-        yield client.get_executor()
 
 
 def _new_directory(name: str) -> Path:

@@ -166,8 +166,30 @@ class Ranking(ABC):
         """Advice if an oracle adds them up; empty where their sum has a meaning."""
 
 
+class NeverPositive:
+    """A rule whose desirabilities are all at most 0: minus a cost."""
+
+
 class CostsOnly:
     """An oracle that accepts only costs: desirabilities of at most 0."""
+
+
+class NeedsGains(ABC):
+    """An oracle to which a desirability of 0 or less is worth no more than nothing."""
+
+    @property
+    @abstractmethod
+    def without_gains(self) -> str:
+        """What it does if no desirability is above 0; empty where it then chooses as usual."""
+
+
+class OwnActions(ABC):
+    """An oracle whose action is something else than the positions of its arms."""
+
+    @property
+    @abstractmethod
+    def action_holds(self) -> str:
+        """What its action contains, such as "nodes"."""
 
 
 class TableProblem(ABC):

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from superarm.core import Floats, Guarantee, Ints, Rescore, Rng, Selection
+from superarm.core.capabilities import NeedsGains
 from superarm.core.errors import InputError
 from superarm.core.graphs import require_structure
 from superarm.core.inputs import as_number, as_vector, read_only, require_choice
@@ -52,7 +53,7 @@ class Weights:
 
 @register("oracle", "knapsack")
 @dataclass(frozen=True, kw_only=True)
-class Knapsack:
+class Knapsack(NeedsGains):
     """Arms of largest total desirability that together weigh no more than the budget.
 
     The offer's structure is a ``Weights``. Arms of negative desirability are never chosen. "exact" is
@@ -69,6 +70,10 @@ class Knapsack:
 
     def __post_init__(self) -> None:
         require_choice(self.method, "method", ("auto", "exact", "density"))
+
+    @property
+    def without_gains(self) -> str:
+        return "packs nothing"
 
     def select(
         self,

@@ -14,6 +14,9 @@ from superarm.core import Floats, Guarantee, Ints, Selection
 from superarm.core.errors import InfeasibleError
 from superarm.core.graphs import Pairs, renumbered
 
+NO_LINK = "reads every link as one that never works"
+"""What these oracles do if no desirability is above 0."""
+
 
 class Links(NamedTuple):
     """Available links, in the order of the nodes that they leave."""

@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints, Rescore, Rng, Selection
+from superarm.core.capabilities import NeedsGains
 from superarm.core.errors import InfeasibleError, InputError
 from superarm.core.graphs import Pairs, renumbered, require_structure
 from superarm.core.inputs import as_count, require_type
@@ -54,7 +55,7 @@ class _Table(NamedTuple):
 
 @register("oracle", "matching")
 @dataclass(frozen=True, kw_only=True)
-class Matching:
+class Matching(NeedsGains):
     """The matching of largest total desirability: every node is in at most one chosen pair.
 
     The offer's structure is a ``Pairs``; a pair that is not offered, or not available, is forbidden.
@@ -80,6 +81,10 @@ class Matching:
             object.__setattr__(self, "pairs", as_count(self.pairs, "pairs"))
         elif self.exactly:
             raise InputError("exactly=True needs a number of pairs: give pairs as well")
+
+    @property
+    def without_gains(self) -> str:
+        return "" if self.exactly else "chooses no pair (with exactly=True it would)"
 
     def select(
         self,

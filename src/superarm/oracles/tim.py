@@ -18,6 +18,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Guarantee, Ints, Rescore, Rng, Selection
+from superarm.core.capabilities import NeedsGains, OwnActions
 from superarm.core.errors import InputError
 from superarm.core.graphs import Pairs, require_structure
 from superarm.core.inputs import (
@@ -31,7 +32,7 @@ from superarm.core.registry import register
 
 from .base import check_desirability, refuse_rescore
 from .cascades import Cascade, ReachableSets, cover_most, draw_sets
-from .links import Links, available_links
+from .links import NO_LINK, Links, available_links
 
 _MOST_SETS = 50_000_000
 
@@ -45,7 +46,7 @@ class _LowerBound(NamedTuple):
 
 @register("oracle", "tim")
 @dataclass(frozen=True, kw_only=True)
-class TIM:
+class TIM(NeedsGains, OwnActions):
     """The ``k`` nodes of largest expected spread in a cascade, by TIM+ [tang2014influence].
 
     The offer's structure is a ``Pairs``. With ``two_sided`` its left nodes are chosen and its right
@@ -76,6 +77,14 @@ class TIM:
         ell = as_positive(self.ell, "ell")
         object.__setattr__(self, "ell", ell)
         require_type(self.two_sided, bool, "two_sided")
+
+    @property
+    def without_gains(self) -> str:
+        return NO_LINK
+
+    @property
+    def action_holds(self) -> str:
+        return "nodes"
 
     def select(
         self,

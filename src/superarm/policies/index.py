@@ -33,6 +33,9 @@ from superarm.core.capabilities import (
     ComparesOnly,
     Forecaster,
     LearnsSums,
+    NeedsGains,
+    NeverPositive,
+    OwnActions,
     PartialStd,
     Ranking,
     ReportsSettings,
@@ -111,6 +114,10 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, ReportsSettings, Resumable):
             require_part(decision_set, DecisionSet, "decision set")
         if isinstance(rule, Ranking) and rule.ranks_only:
             _check_only_compared(rule, oracle, switching)
+        if isinstance(rule, NeverPositive) and isinstance(oracle, NeedsGains):
+            _check_gains(rule, oracle)
+        if switching is not None and isinstance(oracle, OwnActions):
+            _check_positions(switching, oracle)
         self.posterior = posterior
         self.rule = rule
         self.oracle = oracle
@@ -395,6 +402,26 @@ def _check_only_compared(
     if switching is not None:
         raise InputError(
             f"{prefix} costs of switching are subtracted: {rule.ranks_only}"
+        )
+
+
+def _check_gains(rule: NeverPositive, oracle: NeedsGains) -> None:
+    """Refuse a rule of costs where the oracle would choose nothing, or anything."""
+    consequence = oracle.without_gains
+    if consequence:
+        raise InputError(
+            f"{type(rule).__name__} gives costs, desirabilities of at most 0, with which "
+            f"{type(oracle).__name__} {consequence}; use a rule that can be above 0, such as ucb"
+        )
+
+
+def _check_positions(switching: SwitchingCost, oracle: OwnActions) -> None:
+    """Refuse a switching cost that would read something else as positions of arms."""
+    if switching.fixed_arms:
+        raise InputError(
+            f"{type(switching).__name__} reads previous actions as positions of arms, but those of "
+            f"{type(oracle).__name__} hold {oracle.action_holds}; write a switching cost that reads "
+            "such actions, with fixed_arms = False"
         )
 
 

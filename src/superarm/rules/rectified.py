@@ -21,6 +21,7 @@ from typing import Literal
 import numpy as np
 
 from superarm.core import Belief, Floats, Rule
+from superarm.core.capabilities import NeverPositive
 from superarm.core.errors import ShapeError
 from superarm.core.inputs import as_vector, read_only, require_choice, require_part
 from superarm.core.normal import rectified_mean
@@ -31,7 +32,7 @@ Spread = Literal["noise", "posterior", "none"]
 
 @register("rule", "rectified")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rectified:
+class Rectified(NeverPositive):
     """Minus the rectified cost of another rule: desirabilities of 0 or less.
 
     sandberg2025bayesian, Algorithm 2, with s = ς; its prose uses the posterior's standard deviation.

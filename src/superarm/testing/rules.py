@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from superarm.core import Rule, Schedule
+from superarm.core.capabilities import NeverPositive
 
 from .helpers import (
     FixedBelief,
@@ -108,6 +109,14 @@ class RuleContract(ABC):
                 before = belief.mean.copy()
                 index[:] = -np.inf  # the caller may mark arms that are not available
                 assert_equal(belief.mean, before)
+
+    def test_costs_are_never_positive(self) -> None:
+        rule = self.make_rule()
+        if not isinstance(rule, NeverPositive):
+            return
+        for belief in self._beliefs():
+            index = rule.desirability(belief, 3, generator())
+            assert (index <= 0.0).all(), f"derived from NeverPositive: {index}"
 
     def test_the_same_generator_gives_the_same_scores(self) -> None:
         rule = self.make_rule()

@@ -111,16 +111,26 @@ def parameters_of(family: str, name: str) -> dict[str, Any]:
         family: The family, such as "kernel".
         name: The name in the family.
     """
-    signature = inspect.signature(find(family, name))
     named_kinds = (
         inspect.Parameter.KEYWORD_ONLY,
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
     )
+    signature = signature_of(find(family, name))
     return {
         parameter.name: parameter.default
         for parameter in signature.parameters.values()
         if parameter.kind in named_kinds
     }
+
+
+@functools.cache  # a spec needs it for every part, and again for every state
+def signature_of(part: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a class or function.
+
+    Args:
+        part: The class or function itself.
+    """
+    return inspect.signature(part)
 
 
 def members_of(family: Any) -> dict[str, Callable[..., Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from superarm.core.protocols import (
@@ -22,6 +23,7 @@ class Family(NamedTuple):
     description: str
     packages: tuple[str, ...]  # importing them registers all parts of the family
     protocol: type | None = None  # what its parts promise
+    advice: Mapping[str, str] = {}  # for parameters that only some of its parts take
 
 
 FAMILIES: dict[str, Family] = {
@@ -45,6 +47,12 @@ FAMILIES: dict[str, Family] = {
         "belief about rewards, given the observations",
         ("superarm.posteriors", "superarm.roads.posterior"),
         Posterior,
+        {
+            "drift": "it believes that rewards stay as they are; use 'drifting', or wrap it in "
+            "'resetting' or 'change-detecting'",
+            "timed": "it does not see the time of an offer; use 'streaming' or 'inducing', or for "
+            "fixed arms 'drifting'",
+        },
     ),
     "schedule": Family(
         "how wide confidence bounds are in round t",
@@ -91,6 +99,11 @@ FAMILIES: dict[str, Family] = {
         "decides, learns and decides again: the algorithms, ready to run",
         ("superarm.policies", "superarm.roads.policies"),
         Policy,
+        {
+            "oracle": "leave it out: this policy chooses by itself, or with the oracle of its model",
+            "switching": "it does not weigh switching costs; use 'index' or 'composed'",
+            "metric": "it does not move by a metric; use 'tree-index' or 'tree-score'",
+        },
     ),
     "problem": Family(
         "simulated environments that offer arms and return rewards",

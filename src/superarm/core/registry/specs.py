@@ -13,8 +13,15 @@ import numpy as np
 from superarm.core.display import Displayable
 from superarm.core.errors import SpecError
 
-from .catalogue import family_of, find, has_spec, names, parameters_of
-from .family_table import family_of_parameter
+from .catalogue import (
+    family_of,
+    find,
+    has_spec,
+    names,
+    parameters_of,
+    signature_of,
+)
+from .family_table import FAMILIES, family_of_parameter
 from .kinds import kinds_of, require_kind
 from .suggestions import suggestion
 
@@ -31,8 +38,7 @@ class HasParameters(Displayable, ABC):
         By default, the attributes named like the constructor's parameters.
         """
         return {
-            name: getattr(self, name)
-            for name in inspect.signature(type(self)).parameters
+            name: getattr(self, name) for name in signature_of(type(self)).parameters
         }
 
     def _display_fields(self) -> Mapping[str, Any]:
@@ -125,7 +131,9 @@ def check_parameters(
     for key, value in parameters.items():
         if key not in accepted:
             command = f"superarm show {family}/{name}"
-            advice = suggestion(key, accepted, "it takes", command=command)
+            advice = FAMILIES[family].advice.get(key)
+            if advice is None:
+                advice = suggestion(key, accepted, "it takes", command=command)
             raise SpecError(f"{family} {name!r} has no parameter {key!r}; {advice}")
         require_kind(value, kinds.get(key, Any), f"{family} {name!r}: {key}")
 

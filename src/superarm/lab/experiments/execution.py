@@ -67,6 +67,8 @@ def execute(
                 notify(f"{plan.out}: nothing left to run")
             for policy, why in sorted(reasons):
                 notify(f"{policy} restarted from round 1: {why}")
+        for part in (plan, *plan.reruns):
+            remove_temporaries(part.out)  # of workers that were killed
         run = Run.load(plan.out)
         write_cells(run)
         summary = summarise(run, plan.experiment)

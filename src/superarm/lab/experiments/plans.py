@@ -212,7 +212,9 @@ class Plan:
         tasks = []
         for plan in self.reruns:
             tasks += plan.tasks()
-        worker_plan = replace(self, reruns=(), facts=(), variants=())
+        # Workers may run in other directories.
+        out = self.out.absolute()
+        worker_plan = replace(self, out=out, reruns=(), facts=(), variants=())
         imports = tuple(imported())
         for index, variant in enumerate(self.variants):
             lacks_pictures = not self._has_pictures(index)
