@@ -131,7 +131,7 @@ def test_a_service_outlives_the_fault(
         assert other_failures(clients.failures, reason) == []
         bandit = load_bandit("menu", storage=storage)  # the one that the service has
         check_journal(bandit, clients.acknowledged)
-    record_reopened(storage, f"{NAMES[fault]} under a bandit", clients, 8, times)
+    record_reopened(storage, f"{NAMES[fault]} under the service", clients, 8, times)
 
 
 @pytest.mark.slow
