@@ -60,6 +60,7 @@ def marks_on_the_page() -> dict[tuple[str, str, str], str]:
 # --- the matrix ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_pair_of_parts_runs_or_is_refused_as_the_page_says() -> None:
     values = dimensions(own=True)
     outcomes = play_sample(values)
