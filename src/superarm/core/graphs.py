@@ -76,6 +76,13 @@ class TurnGraph(Graph):
         ones = np.ones(len(second))
         return csr_array((ones, second, pointers), shape=(n, n))
 
+    @cached_property
+    def elimination_order(self) -> Ints:
+        """The roads in the order of a nested dissection, (n,); see :mod:`superarm.core.dissection`."""
+        from .dissection import elimination_order
+
+        return read_only(elimination_order(self.length, self.turns))
+
     def incidence(self) -> Any:
         """B of eq. 133 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025), (n, c).
 

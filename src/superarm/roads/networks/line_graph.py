@@ -128,6 +128,11 @@ class LineGraph(Graph, Rebuildable):
         """The turns as a sparse (n, n) matrix, in the order of ``turns``."""
         return self.turn_graph.successors
 
+    @property
+    def elimination_order(self) -> Ints:
+        """The edges in the order of a nested dissection, (n,); see :mod:`superarm.core.dissection`."""
+        return self.turn_graph.elimination_order
+
     @cached_property
     def travel_time(self) -> Floats:
         """Seconds at the speed limit, (n,)."""

@@ -1,0 +1,506 @@
+"""Loops of the contraction hierarchy, compiled (extra ``[fast]``); the notation is that of ``hierarchy``.
+
+Nodes are ranks: node 0 is contracted first. ``heads`` of a node are sorted, so that an arc is found by
+bisection, and the first head is the node's parent in the elimination tree. Every loop also ends on arrays
+that do not fit together, as a damaged file may hold them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.core.compiling import compiled
+
+from .search import Numbers
+
+# Types of arguments, as numba writes them.
+_INTS = "i4[::1]"
+_FLOATS = "f8[::1]"
+# Arrays of a hierarchy may be read-only: memory-mapped files.
+_FIXED = "Array(i4, 1, 'C', readonly=True)"
+_GRAPH = f"{_FIXED}, {_FIXED}"  # pointers, heads
+_NONE = -1
+
+
+@compiled(f"Tuple(({_INTS}, {_INTS}))({_GRAPH})")
+def complete(pointers: Numbers, heads: Numbers) -> tuple[Numbers, Numbers]:
+    """Pointers and heads with all shortcuts, from the later neighbours of each node.
+
+    The later neighbours of a node's children in the elimination tree become its own.
+    """
+    n = len(pointers) - 1
+    full_pointers = np.zeros(n + 1, dtype=np.int32)
+    full_heads = np.empty(max(4 * len(heads), 16), dtype=np.int32)
+    seen = np.full(n, _NONE, dtype=np.int32)  # the node that has met each node last
+    first_child = np.full(n, _NONE, dtype=np.int32)
+    sibling = np.full(n, _NONE, dtype=np.int32)
+    found = np.empty(n, dtype=np.int32)
+    size = 0
+    for node in range(n):
+        count = 0
+        seen[node] = node
+        for place in range(pointers[node], pointers[node + 1]):
+            head = heads[place]
+            if seen[head] != node:
+                seen[head] = node
+                found[count] = head
+                count += 1
+        child = first_child[node]
+        while child >= 0:
+            for place in range(full_pointers[child], full_pointers[child + 1]):
+                head = full_heads[place]
+                if seen[head] != node:
+                    seen[head] = node
+                    found[count] = head
+                    count += 1
+            child = sibling[child]
+        if size + count > len(full_heads):
+            longer = np.empty(2 * len(full_heads) + count, dtype=np.int32)
+            longer[:size] = full_heads[:size]
+            full_heads = longer
+        later = np.sort(found[:count])
+        full_heads[size : size + count] = later
+        size += count
+        full_pointers[node + 1] = size
+        if count > 0:
+            parent = later[0]
+            sibling[node] = first_child[parent]
+            first_child[parent] = node
+    return full_pointers, full_heads[:size].copy()
+
+
+@compiled(f"i8({_GRAPH}, i8, i8)")
+def arc_between(pointers: Numbers, heads: Numbers, lower: int, upper: int) -> int:
+    """The arc from a node to a later one; −1: none."""
+    begin = pointers[lower]
+    end = pointers[lower + 1]
+    last = end
+    while begin < end:
+        middle = (begin + end) // 2
+        if heads[middle] < upper:
+            begin = middle + 1
+        else:
+            end = middle
+    if begin < last and heads[begin] == upper:
+        return begin
+    return _NONE
+
+
+@compiled(f"{_INTS}({_GRAPH}, {_INTS}, {_INTS})")
+def arcs_between(
+    pointers: Numbers, heads: Numbers, ones: Numbers, others: Numbers
+) -> Numbers:
+    """The arc of each pair of nodes, in either direction; −1: none."""
+    arcs = np.empty(len(ones), dtype=np.int32)
+    for pair in range(len(ones)):
+        lower = min(ones[pair], others[pair])
+        upper = max(ones[pair], others[pair])
+        arcs[pair] = arc_between(pointers, heads, lower, upper)
+    return arcs
+
+
+@compiled(f"void({_GRAPH}, {_FLOATS}, {_FLOATS}, {_INTS}, {_INTS})")
+def customise(
+    pointers: Numbers,
+    heads: Numbers,
+    up: Floats,
+    down: Floats,
+    via_up: Numbers,
+    via_down: Numbers,
+) -> None:
+    """Lower ``up`` and ``down`` from the costs of turns to those of shortcuts.
+
+    Node by node, the ways a → node → b and b → node → a between two of its later neighbours.
+    """
+    for node in range(len(pointers) - 1):
+        end = pointers[node + 1]
+        for first in range(pointers[node], end):
+            if up[first] == np.inf and down[first] == np.inf:
+                continue
+            near = heads[first]
+            arc = pointers[near]
+            near_end = pointers[near + 1]
+            for second in range(first + 1, end):
+                far = heads[second]
+                while arc < near_end and heads[arc] < far:
+                    arc += 1
+                if arc == near_end:
+                    break
+                outwards = down[first] + up[second]
+                if outwards < up[arc]:
+                    up[arc] = outwards
+                    via_up[arc] = node
+                inwards = down[second] + up[first]
+                if inwards < down[arc]:
+                    down[arc] = inwards
+                    via_down[arc] = node
+
+
+@compiled(f"void({_GRAPH}, {_INTS}, {_INTS})")
+def lower_arcs(
+    pointers: Numbers, heads: Numbers, starts: Numbers, arcs: Numbers
+) -> None:
+    """Fill in the arcs into each node, sorted by tail; ``starts`` is where they begin, (n + 1,)."""
+    place = starts.copy()
+    for node in range(len(pointers) - 1):
+        for arc in range(pointers[node], pointers[node + 1]):
+            head = heads[arc]
+            arcs[place[head]] = arc
+            place[head] += 1
+
+
+@compiled(f"i8({_INTS}, i8, i4)")
+def push_arc(heap: Numbers, size: int, arc: int) -> int:
+    """Add an arc to a heap with room for it, the first arc on top; returns its new size."""
+    place = size
+    while place > 0:
+        parent = (place - 1) // 2
+        if heap[parent] <= arc:
+            break
+        heap[place] = heap[parent]
+        place = parent
+    heap[place] = arc
+    return size + 1
+
+
+@compiled(f"i8({_INTS}, i8)")
+def pop_arc(heap: Numbers, size: int) -> int:
+    """Take the first arc off a heap; returns its new size."""
+    last = size - 1
+    arc = heap[last]
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= last:
+            break
+        if child + 1 < last and heap[child + 1] < heap[child]:
+            child += 1
+        if heap[child] >= arc:
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = arc
+    return last
+
+
+@compiled(f"f8({_INTS}, {_INTS}, {_FLOATS}, i8, i8)")
+def turn_weight(
+    turn_pointers: Numbers, turn_ends: Numbers, weights: Floats, first: int, second: int
+) -> float:
+    """w of the turn from one edge into another, infinite where there is none."""
+    for turn in range(turn_pointers[first], turn_pointers[first + 1]):
+        if turn_ends[turn] == second:
+            return weights[turn]
+    return np.inf
+
+
+@compiled(
+    f"i8({_GRAPH}, {_INTS}, {_INTS}, {_INTS}, {_FIXED}, {_INTS}, {_INTS}, {_FLOATS}, "
+    f"{_FLOATS}, {_FLOATS}, {_INTS}, {_INTS}, {_INTS})"
+)
+def recustomise(
+    pointers: Numbers,
+    heads: Numbers,
+    tails: Numbers,
+    lower_starts: Numbers,
+    lower: Numbers,
+    order: Numbers,
+    turn_pointers: Numbers,
+    turn_ends: Numbers,
+    weights: Floats,
+    up: Floats,
+    down: Floats,
+    via_up: Numbers,
+    via_down: Numbers,
+    changed: Numbers,
+) -> int:
+    """Customise those arcs again that depend on ``changed`` ones; returns how many there were.
+
+    Arcs come up by their numbers: those that begin before an arc are final by then.
+    """
+    waiting = np.zeros(len(heads), dtype=np.bool_)
+    heap = np.empty(max(2 * len(changed), 64), dtype=np.int32)
+    size = 0
+    for arc in changed:
+        if not waiting[arc]:
+            waiting[arc] = True
+            size = push_arc(heap, size, arc)
+    count = 0
+    while size > 0:
+        arc = heap[0]
+        size = pop_arc(heap, size)
+        waiting[arc] = False
+        count += 1
+        tail = tails[arc]
+        head = heads[arc]
+        first = order[tail]
+        second = order[head]
+        best_up = turn_weight(turn_pointers, turn_ends, weights, first, second)
+        best_down = turn_weight(turn_pointers, turn_ends, weights, second, first)
+        middle_up = _NONE
+        middle_down = _NONE
+        # Triangles below: nodes with an arc to both ends.
+        one = lower_starts[tail]
+        one_end = lower_starts[tail + 1]
+        other = lower_starts[head]
+        other_end = lower_starts[head + 1]
+        while one < one_end and other < other_end:
+            to_tail = lower[one]
+            to_head = lower[other]
+            node = tails[to_tail]
+            if node < tails[to_head]:
+                one += 1
+                continue
+            if node > tails[to_head]:
+                other += 1
+                continue
+            outwards = down[to_tail] + up[to_head]
+            if outwards < best_up:
+                best_up = outwards
+                middle_up = node
+            inwards = down[to_head] + up[to_tail]
+            if inwards < best_down:
+                best_down = inwards
+                middle_down = node
+            one += 1
+            other += 1
+        is_same = best_up == up[arc] and best_down == down[arc]
+        up[arc] = best_up
+        down[arc] = best_down
+        via_up[arc] = middle_up
+        via_down[arc] = middle_down
+        if is_same:
+            continue
+        begin = pointers[tail]
+        end = pointers[tail + 1]
+        if size + end - begin > len(heap):
+            longer = np.empty(2 * len(heap) + end - begin, dtype=np.int32)
+            longer[:size] = heap[:size]
+            heap = longer
+        for beside in range(begin, end):
+            if beside == arc:
+                continue
+            nearer = min(head, heads[beside])
+            farther = max(head, heads[beside])
+            above = arc_between(pointers, heads, nearer, farther)
+            if above >= 0 and not waiting[above]:
+                waiting[above] = True
+                size = push_arc(heap, size, above)
+    return count
+
+
+@compiled(f"i8({_GRAPH}, i8)")
+def parent_of(pointers: Numbers, heads: Numbers, node: int) -> int:
+    """The parent in the elimination tree; n for a root."""
+    if pointers[node] == pointers[node + 1]:
+        return len(pointers) - 1
+    return heads[pointers[node]]
+
+
+@compiled(f"i8({_GRAPH}, {_INTS}, i8)")
+def step_cursors(
+    pointers: Numbers, heads: Numbers, cursors: Numbers, node: int
+) -> int:
+    """Move the cursors at a node to its parent, as one; returns the first node of all."""
+    n = len(pointers) - 1
+    parent = parent_of(pointers, heads, node)
+    has_moved = False
+    lowest = n
+    for place in range(len(cursors)):
+        if cursors[place] == node:
+            cursors[place] = n if has_moved else parent
+            has_moved = True
+        lowest = min(lowest, cursors[place])
+    return lowest
+
+
+@compiled(
+    f"Tuple((f8, i8))({_GRAPH}, {_FLOATS}, {_FLOATS}, {_INTS}, {_FLOATS}, {_INTS}, {_FLOATS}, f8, "
+    f"{_FLOATS}, {_FLOATS}, {_INTS}, {_INTS})"
+)
+def meet(
+    pointers: Numbers,
+    heads: Numbers,
+    up: Floats,
+    down: Floats,
+    starts: Numbers,
+    start_costs: Floats,
+    goals: Numbers,
+    goal_costs: Floats,
+    limit: float,
+    out: Floats,
+    back: Floats,
+    before: Numbers,
+    behind: Numbers,
+) -> tuple[float, int]:
+    """The least cost up to ``limit``, and the highest node of a way that costs it; −1: none.
+
+    ``out`` and ``back`` are infinite everywhere before and after. ``before`` and ``behind`` receive the
+    nodes next to each on ways from a start and to a goal; −1 at starts and goals.
+    """
+    n = len(pointers) - 1
+    cursors = np.concatenate((starts, goals))
+    for place in range(len(starts)):
+        node = starts[place]
+        out[node] = min(out[node], start_costs[place])
+        before[node] = _NONE
+    for place in range(len(goals)):
+        node = goals[place]
+        back[node] = min(back[node], goal_costs[place])
+        behind[node] = _NONE
+    best = limit
+    top = _NONE
+    node = n
+    for cursor in cursors:
+        node = min(node, cursor)
+    while node < n:
+        from_start = out[node]
+        to_goal = back[node]
+        out[node] = np.inf
+        back[node] = np.inf
+        if from_start + to_goal <= best and from_start + to_goal < np.inf:
+            best = from_start + to_goal
+            top = node
+        begin = pointers[node]
+        end = pointers[node + 1]
+        if from_start < np.inf and from_start <= best:
+            for arc in range(begin, end):
+                reached = from_start + up[arc]
+                if reached < out[heads[arc]]:
+                    out[heads[arc]] = reached
+                    before[heads[arc]] = node
+        if to_goal < np.inf and to_goal <= best:
+            for arc in range(begin, end):
+                reached = to_goal + down[arc]
+                if reached < back[heads[arc]]:
+                    back[heads[arc]] = reached
+                    behind[heads[arc]] = node
+        node = step_cursors(pointers, heads, cursors, node)
+    return best, top
+
+
+@compiled(f"{_INTS}({_GRAPH}, {_INTS}, {_INTS}, {_INTS}, {_INTS}, i8)")
+def unpack(
+    pointers: Numbers,
+    heads: Numbers,
+    via_up: Numbers,
+    via_down: Numbers,
+    before: Numbers,
+    behind: Numbers,
+    top: int,
+) -> Numbers:
+    """All nodes of the way over ``top`` that :func:`meet` has found."""
+    n = len(pointers) - 1
+    first = top
+    count = 1
+    while before[first] >= 0 and count < n:
+        first = before[first]
+        count += 1
+    node = top
+    while behind[node] >= 0 and count < n:
+        node = behind[node]
+        count += 1
+    # The nodes that are still to come, the next one last; at first those behind the start.
+    stack = np.empty(2 * count, dtype=np.int32)
+    size = count - 1
+    node = top
+    rises = 0
+    while before[node] >= 0 and rises < size:
+        node = before[node]
+        rises += 1
+    node = top
+    for place in range(size - rises, size):
+        stack[place] = node
+        node = before[node]
+    node = top
+    for place in range(size - rises - 1, -1, -1):
+        node = behind[node]
+        stack[place] = node
+    route = np.empty(256, dtype=np.int32)
+    route[0] = first
+    length = 1
+    while size > 0:
+        last = route[length - 1]
+        following = stack[size - 1]
+        lower = min(last, following)
+        upper = max(last, following)
+        arc = arc_between(pointers, heads, lower, upper)
+        middle = _NONE
+        if arc >= 0:
+            middle = via_up[arc] if last < following else via_down[arc]
+        if middle >= 0:
+            if size == len(stack):
+                stack = np.concatenate((stack, np.empty(size, dtype=np.int32)))
+            stack[size] = middle
+            size += 1
+            continue
+        if length == len(route):
+            route = np.concatenate((route, np.empty(length, dtype=np.int32)))
+        route[length] = following
+        length += 1
+        size -= 1
+    return route[:length].copy()
+
+
+@compiled(
+    f"i8({_GRAPH}, {_FLOATS}, {_INTS}, {_FLOATS}, {_FLOATS}, {_INTS}, {_FLOATS})"
+)
+def climb(
+    pointers: Numbers,
+    heads: Numbers,
+    weights: Floats,
+    starts: Numbers,
+    start_costs: Floats,
+    costs: Floats,
+    nodes: Numbers,
+    reached: Floats,
+) -> int:
+    """Least costs to all later nodes over rising arcs alone; returns how many ``nodes`` were reached.
+
+    ``costs`` is infinite everywhere before and after. ``nodes`` and ``reached`` have room for n each.
+    """
+    n = len(pointers) - 1
+    cursors = starts.copy()
+    node = n
+    for place in range(len(starts)):
+        start = starts[place]
+        costs[start] = min(costs[start], start_costs[place])
+        node = min(node, start)
+    count = 0
+    while node < n:
+        cost = costs[node]
+        costs[node] = np.inf
+        if cost < np.inf:
+            nodes[count] = node
+            reached[count] = cost
+            count += 1
+            for arc in range(pointers[node], pointers[node + 1]):
+                head = heads[arc]
+                costs[head] = min(costs[head], cost + weights[arc])
+        node = step_cursors(pointers, heads, cursors, node)
+    return count
+
+
+@compiled(f"void({_INTS}, i8[::1], i8[::1], {_FLOATS}, {_INTS}, {_FLOATS}, i8, {_FLOATS})")
+def join(
+    place_of: Numbers,
+    bucket_starts: Ints,
+    bucket_rows: Ints,
+    bucket_costs: Floats,
+    nodes: Numbers,
+    reached: Floats,
+    count: int,
+    column: Floats,
+) -> None:
+    """The least cost of each row over the nodes that a climb from a goal has reached.
+
+    ``place_of`` is the bucket of each node, −1 where no start has reached it.
+    """
+    for number in range(count):
+        bucket = place_of[nodes[number]]
+        if bucket < 0:
+            continue
+        for entry in range(bucket_starts[bucket], bucket_starts[bucket + 1]):
+            row = bucket_rows[entry]
+            column[row] = min(column[row], bucket_costs[entry] + reached[number])

@@ -1,0 +1,426 @@
+"""Searches by a customisable contraction hierarchy.
+
+=================  ====================================================================
+``n``, ``c``       edges, and turns from one into the next
+rank               an edge's place in the elimination order; edges are named by it here
+``m``              arcs: pairs of edges, the lower rank its tail and the higher its head
+``up``, ``down``   least cost of a way from tail to head, and from head to tail, (m,)
+``via``            the edge below both in the middle of that way, −1: a single turn, (m,)
+=================  ====================================================================
+
+*Topology.* Edges are contracted in the elimination order of the network's ``turn_graph``: all edges
+behind a contracted one that turns join to it become joined to each other. Arcs are the entries of a sparse
+factor with this order, and the elimination tree is that of the factor. No cost plays a part.
+
+*Customisation.* Way by way over lower edges, from the bottom: up(a, b) ≤ down(v, a) + up(v, b) and
+down(a, b) ≤ down(v, b) + up(v, a) for every v below a and b [dibbelt2016customizable]. Where few costs
+change, only the arcs that depend on them are customised again.
+
+*Routes.* Some cheapest way rises to its highest edge and falls from there. It is found where the climbs
+from the start and from the goal, each along a path of the elimination tree, have the least sum.
+
+*Rounding.* Costs are added as floats, in an order of their own. For a route of k edges the error is at most
+k·2⁻⁵³ of its cost: of two routes that differ by less, either may be found. Nothing else is approximate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from superarm.core import Bools, Floats, Ints
+from superarm.core.caching import cached_property
+from superarm.roads.networks import LineGraph
+
+from . import _compiled_hierarchy as loops
+from .search import BestPath, Ends, Numbers, partial_path
+
+# Share of all turns up to which customising the arcs that depend on them is faster than starting over.
+_FEW = 0.001
+
+
+class Topology(NamedTuple):
+    """What a hierarchy has without costs: edges in their order, and arcs by their tails."""
+
+    order: Numbers  # the edge of each rank, (n,)
+    pointers: Numbers  # where the arcs of each tail begin, (n + 1,)
+    heads: Numbers  # (m,)
+
+
+def contract(graph: LineGraph) -> Topology:
+    """The topology of a line graph.
+
+    Args:
+        graph: The roads.
+    """
+    n = len(graph)
+    order = graph.elimination_order
+    rank = np.empty(n, dtype=np.int64)
+    rank[order] = np.arange(n)
+    ends = rank[graph.turns]
+    tails = ends.min(axis=1)
+    heads = ends.max(axis=1)
+    is_loop = tails == heads
+    keys = np.unique(tails[~is_loop] * n + heads[~is_loop])
+    tails, heads = np.divmod(keys, n)
+    counts = np.bincount(tails, minlength=n)
+    pointers = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    full_pointers, full_heads = loops.complete(pointers, heads.astype(np.int32))
+    return Topology(order.astype(np.int32), full_pointers, full_heads)
+
+
+_HIERARCHIES: WeakKeyDictionary[LineGraph, Hierarchy] = WeakKeyDictionary()
+_LOCK = Lock()
+
+
+def hierarchy_of(graph: LineGraph) -> Hierarchy:
+    """The hierarchy of a line graph, which all its searches share.
+
+    Args:
+        graph: The roads.
+    """
+    with _LOCK:
+        hierarchy = _HIERARCHIES.get(graph)
+        if hierarchy is None:
+            hierarchy = Hierarchy(graph, contract(graph))
+            _HIERARCHIES[graph] = hierarchy
+    return hierarchy
+
+
+class Hierarchy:
+    """The arcs of a line graph, for all costs.
+
+    Args:
+        graph: The roads.
+        topology: That of :func:`contract` for the same roads.
+    """
+
+    def __init__(self, graph: LineGraph, topology: Topology) -> None:
+        n = len(graph)
+        self.order, self.pointers, self.heads = topology
+        self.rank: Numbers = np.empty(n, dtype=np.int32)
+        self.rank[self.order] = np.arange(n, dtype=np.int32)
+        first, second = graph.turns.T
+        self.first = first
+        first_rank = self.rank[first]
+        second_rank = self.rank[second]
+        # The arc of each turn, −1 where it leads back into the same edge, (c,).
+        self.arcs: Numbers = loops.arcs_between(
+            self.pointers, self.heads, first_rank, second_rank
+        )
+        self.rises: Bools = first_rank < second_rank
+        self.turn_pointers: Numbers = np.searchsorted(first, np.arange(n + 1)).astype(
+            np.int32
+        )
+        self.turn_ends: Numbers = second.astype(np.int32)
+        # Turns by the edge that they enter, and where those of each edge begin.
+        self._entries = np.argsort(second, kind="stable")
+        self._entry_pointers = np.searchsorted(
+            second[self._entries], np.arange(n + 1)
+        )
+
+    def turns_into(self, edge: int) -> Ints:
+        """The turns that enter an edge.
+
+        Args:
+            edge: The edge.
+        """
+        begin, end = self._entry_pointers[edge : edge + 2]
+        return self._entries[begin:end]
+
+    @cached_property
+    def tails(self) -> Numbers:
+        """The tail of each arc, (m,)."""
+        nodes = np.arange(len(self.order), dtype=np.int32)
+        return np.repeat(nodes, np.diff(self.pointers))
+
+    @cached_property
+    def lower_arcs(self) -> tuple[Numbers, Numbers]:
+        """Where the arcs into each edge begin, (n + 1,), and these arcs, (m,)."""
+        counts = np.bincount(self.heads, minlength=len(self.order))
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        arcs = np.empty(len(self.heads), dtype=np.int32)
+        loops.lower_arcs(self.pointers, self.heads, starts, arcs)
+        return starts, arcs
+
+
+class Metric(NamedTuple):
+    """What ways over a hierarchy's arcs cost."""
+
+    weights: Floats  # w, (c,)
+    up: Floats  # (m,)
+    down: Floats  # (m,)
+    via_up: Numbers  # (m,)
+    via_down: Numbers  # (m,)
+
+
+def customised(hierarchy: Hierarchy, weights: Floats) -> Metric:
+    """The costs of all arcs.
+
+    Args:
+        hierarchy: The arcs.
+        weights: w, the cost of each turn and the edge that it enters, (c,); infinite where closed.
+    """
+    count = len(hierarchy.heads)
+    is_arc = hierarchy.arcs >= 0
+    rising = is_arc & hierarchy.rises
+    falling = is_arc & ~hierarchy.rises
+    up = np.full(count, np.inf)
+    down = np.full(count, np.inf)
+    up[hierarchy.arcs[rising]] = weights[rising]
+    down[hierarchy.arcs[falling]] = weights[falling]
+    via_up = np.full(count, -1, dtype=np.int32)
+    via_down = np.full(count, -1, dtype=np.int32)
+    loops.customise(hierarchy.pointers, hierarchy.heads, up, down, via_up, via_down)
+    return Metric(np.ascontiguousarray(weights), up, down, via_up, via_down)
+
+
+def recustomised(hierarchy: Hierarchy, metric: Metric, weights: Floats) -> Metric:
+    """The costs of all arcs, from those that other weights had; equal to the last bit.
+
+    Args:
+        hierarchy: The arcs.
+        metric: The costs of arcs by other weights.
+        weights: w, (c,).
+    """
+    turns = np.flatnonzero(weights != metric.weights)
+    if len(turns) > _FEW * len(weights):
+        return customised(hierarchy, weights)
+    arcs = hierarchy.arcs[turns]
+    starts, lower = hierarchy.lower_arcs
+    changed = Metric(
+        np.ascontiguousarray(weights),
+        metric.up.copy(),
+        metric.down.copy(),
+        metric.via_up.copy(),
+        metric.via_down.copy(),
+    )
+    loops.recustomise(
+        hierarchy.pointers,
+        hierarchy.heads,
+        hierarchy.tails,
+        starts,
+        lower,
+        hierarchy.order,
+        hierarchy.turn_pointers,
+        hierarchy.turn_ends,
+        changed.weights,
+        changed.up,
+        changed.down,
+        changed.via_up,
+        changed.via_down,
+        arcs[arcs >= 0],
+    )
+    return changed
+
+
+class _Workspace(NamedTuple):
+    """Room for one search at a time."""
+
+    out: Floats  # (n,), infinite between searches
+    back: Floats  # (n,), infinite between searches
+    before: Numbers  # (n,)
+    behind: Numbers  # (n,)
+
+
+class _Seeds(NamedTuple):
+    """Edges, by rank, from which a climb begins."""
+
+    ranks: Numbers  # (e,)
+    costs: Floats  # (e,)
+    ends: Ints  # which of the places each belongs to, (e,)
+
+
+class _Closure(NamedTuple):
+    """Edges that are closed, and what ways cost without them."""
+
+    closed: Bools  # (n,)
+    metric: Metric
+
+
+class HierarchySearch:
+    """Routes by a hierarchy.
+
+    Args:
+        hierarchy: The arcs.
+        weights: w, (c,).
+        costs: c, (n,).
+    """
+
+    def __init__(self, hierarchy: Hierarchy, weights: Floats, costs: Floats) -> None:
+        self._hierarchy = hierarchy
+        self._costs = costs
+        self._metric = customised(hierarchy, weights)
+        self._closure: _Closure | None = None
+        # Taken out while they are used, so that threads share none.
+        self._workspaces: list[_Workspace] = []
+
+    def find(
+        self, starts: Ends, goals: Ends, closed: Bools | None, limit: float
+    ) -> BestPath:
+        """The cheapest route of two or more edges.
+
+        Args:
+            starts: Where it may begin, on open edges.
+            goals: Where it may end, on open edges.
+            closed: Edges that are not used, (n,).
+            limit: The largest cost.
+        """
+        best = self._find(self._metric, starts, goals, limit)
+        if closed is None or best.path is None or not closed[best.path.edges].any():
+            return best
+        return self._find(self._closed_metric(closed), starts, goals, limit)
+
+    def _closed_metric(self, closed: Bools) -> Metric:
+        """The costs without closed edges; those of the latest closures are cached."""
+        closure = self._closure
+        if closure is None or not np.array_equal(closure.closed, closed):
+            is_closed = closed[self._hierarchy.turn_ends]
+            weights = np.where(is_closed, np.inf, self._metric.weights)
+            metric = recustomised(self._hierarchy, self._metric, weights)
+            closure = _Closure(closed.copy(), metric)
+            self._closure = closure
+        return closure.metric
+
+    def _find(
+        self, metric: Metric, starts: Ends, goals: Ends, limit: float
+    ) -> BestPath:
+        hierarchy = self._hierarchy
+        from_start = self._leaving(starts)
+        to_goal = self._entering(goals)
+        space = self._take_workspace()
+        cost, top = loops.meet(
+            hierarchy.pointers,
+            hierarchy.heads,
+            metric.up,
+            metric.down,
+            from_start.ranks,
+            from_start.costs,
+            to_goal.ranks,
+            to_goal.costs,
+            limit,
+            space.out,
+            space.back,
+            space.before,
+            space.behind,
+        )
+        if top < 0:
+            self._workspaces.append(space)
+            return BestPath(np.inf, None)
+        ranks = loops.unpack(
+            hierarchy.pointers,
+            hierarchy.heads,
+            metric.via_up,
+            metric.via_down,
+            space.before,
+            space.behind,
+            top,
+        )
+        self._workspaces.append(space)
+        # Of several goals behind the last edge, the cheapest.
+        leads_on = np.flatnonzero(to_goal.ranks == ranks[-1])
+        cheapest = leads_on[to_goal.costs[leads_on].argmin()]
+        goal = int(to_goal.ends[cheapest])
+        edges = np.append(hierarchy.order[ranks], goals.edges[goal]).astype(np.intp)
+        path = partial_path(edges, starts, float(goals.shares[goal]))
+        return BestPath(cost, path)
+
+    def _leaving(self, starts: Ends) -> _Seeds:
+        """The starts, each with (1 − s)·c."""
+        costs = (1.0 - starts.shares) * self._costs[starts.edges]
+        return _Seeds(
+            self._hierarchy.rank[starts.edges], costs, np.arange(len(costs))
+        )
+
+    def _entering(self, goals: Ends) -> _Seeds:
+        """The edges before each goal, with the cost of the turn into it and of its part."""
+        hierarchy = self._hierarchy
+        ranks = []
+        costs = []
+        ends = []
+        for number, edge in enumerate(goals.edges.tolist()):
+            turns = hierarchy.turns_into(edge)
+            not_driven = (1.0 - goals.shares[number]) * self._costs[edge]
+            ranks.append(hierarchy.rank[hierarchy.first[turns]])
+            costs.append(self._metric.weights[turns] - not_driven)
+            ends.append(np.full(len(turns), number))
+        # By rounding, w − (1 − g)·c may fall below zero.
+        all_costs = np.maximum(np.concatenate(costs), 0.0)
+        return _Seeds(np.concatenate(ranks), all_costs, np.concatenate(ends))
+
+    def _take_workspace(self) -> _Workspace:
+        try:
+            return self._workspaces.pop()
+        except IndexError:
+            n = len(self._hierarchy.order)
+            return _Workspace(
+                np.full(n, np.inf),
+                np.full(n, np.inf),
+                np.empty(n, dtype=np.int32),
+                np.empty(n, dtype=np.int32),
+            )
+
+    # --- many at once ----------------------------------------------------------------------
+
+    def least_costs(self, starts: Sequence[Ends], goals: Sequence[Ends]) -> Floats:
+        """The cost of the cheapest route of two or more edges from each start to each goal, (s, g).
+
+        All starts climb first, and every edge that they reach collects their costs in a bucket. Then a
+        climb from each goal joins them.
+
+        Args:
+            starts: Where routes may begin.
+            goals: Where routes may end.
+        """
+        hierarchy = self._hierarchy
+        metric = self._metric
+        n = len(hierarchy.order)
+        space = self._take_workspace()
+        reached_nodes = np.empty(n, dtype=np.int32)
+        reached_costs = np.empty(n)
+
+        def climb(weights: Floats, seeds: _Seeds) -> int:
+            return loops.climb(
+                hierarchy.pointers,
+                hierarchy.heads,
+                weights,
+                seeds.ranks,
+                seeds.costs,
+                space.out,
+                reached_nodes,
+                reached_costs,
+            )
+
+        climbs = []
+        for start in starts:
+            count = climb(metric.up, self._leaving(start))
+            climbs.append((reached_nodes[:count].copy(), reached_costs[:count].copy()))
+        nodes = np.concatenate([climbed[0] for climbed in climbs])
+        entry_costs = np.concatenate([climbed[1] for climbed in climbs])
+        rows = np.repeat(np.arange(len(starts)), [len(found) for found, _ in climbs])
+        by_node = np.argsort(nodes, kind="stable")
+        distinct, first = np.unique(nodes[by_node], return_index=True)
+        bucket_starts = np.append(first, len(nodes))
+        place_of = np.full(n, -1, dtype=np.int32)
+        place_of[distinct] = np.arange(len(distinct), dtype=np.int32)
+        bucket_rows = rows[by_node]
+        bucket_costs = entry_costs[by_node]
+        costs = np.full((len(goals), len(starts)), np.inf)
+        for goal, column in zip(goals, costs, strict=True):
+            count = climb(metric.down, self._entering(goal))
+            loops.join(
+                place_of,
+                bucket_starts,
+                bucket_rows,
+                bucket_costs,
+                reached_nodes,
+                reached_costs,
+                count,
+                column,
+            )
+        self._workspaces.append(space)
+        return np.ascontiguousarray(costs.T)
