@@ -26,7 +26,6 @@ k·2⁻⁵³ of its cost: of two routes that differ by less, either may be found
 from __future__ import annotations
 
 from collections.abc import Sequence
-from threading import Lock
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -74,7 +73,6 @@ def contract(graph: LineGraph) -> Topology:
 
 
 _HIERARCHIES: WeakKeyDictionary[LineGraph, Hierarchy] = WeakKeyDictionary()
-_LOCK = Lock()
 
 
 def hierarchy_of(graph: LineGraph) -> Hierarchy:
@@ -83,11 +81,11 @@ def hierarchy_of(graph: LineGraph) -> Hierarchy:
     Args:
         graph: The roads.
     """
-    with _LOCK:
-        hierarchy = _HIERARCHIES.get(graph)
-        if hierarchy is None:
-            hierarchy = Hierarchy(graph, contract(graph))
-            _HIERARCHIES[graph] = hierarchy
+    hierarchy = _HIERARCHIES.get(graph)
+    if hierarchy is None:
+        # Without a lock: two threads may both compute it, and then share the first.
+        hierarchy = Hierarchy(graph, contract(graph))
+        hierarchy = _HIERARCHIES.setdefault(graph, hierarchy)
     return hierarchy
 
 

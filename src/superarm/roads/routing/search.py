@@ -194,7 +194,9 @@ class Search:
             goals: Where routes may end.
         """
         hierarchy = self._hierarchy
-        if hierarchy is not None:
+        if not starts or not goals:
+            costs = np.zeros((len(starts), len(goals)))
+        elif hierarchy is not None:
             costs = hierarchy.least_costs(starts, goals)
         else:
             rows = [self._costs_from(start, goals) for start in starts]
