@@ -70,9 +70,7 @@ def test_separators_separate(city: TurnGraph) -> None:
         if stop - start >= 8 and len(within):
             assert len(np.unique(parts[within])) > 1
         last = max((order_of[road] for road in within.tolist()), default=-1)
-        assert all(
-            order_of[road] > last for road in np.flatnonzero(separator).tolist()
-        )
+        assert all(order_of[road] > last for road in np.flatnonzero(separator).tolist())
 
 
 def test_there_is_no_more_fill_than_by_minimum_degree(city: TurnGraph) -> None:
@@ -81,9 +79,7 @@ def test_there_is_no_more_fill_than_by_minimum_degree(city: TurnGraph) -> None:
 
     A = (city.laplacian() + diags_array(np.full(len(city), 4.0))).tocsc()
     options = {"SymmetricMode": True}
-    factor = splu(
-        A, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options
-    )
+    factor = splu(A, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
     by_degree = factor.L.nnz - len(city)
     assert fill_of(city.elimination_order, city.turns) < 1.1 * by_degree
 

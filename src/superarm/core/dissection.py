@@ -50,7 +50,8 @@ class Separators(NamedTuple):
     def order(self) -> Ints:
         """The roads in order of elimination, (n,): those of both sides before their separator."""
         size = self.stop - self.start
-        return np.lexsort((size, self.stop))
+        order: Ints = np.lexsort((size, self.stop))
+        return order
 
 
 class _Streets(NamedTuple):
@@ -110,7 +111,10 @@ def junctions_of(roads: int, turns: Ints) -> Ints:
 
     # Two nodes for each road: its beginning, and its end.
     first, second = turns.T
-    links = (np.ones(len(turns), dtype=np.bool_), (first.astype(np.int64) + roads, second))
+    links = (
+        np.ones(len(turns), dtype=np.bool_),
+        (first.astype(np.int64) + roads, second),
+    )
     graph = coo_array(links, shape=(2 * roads, 2 * roads)).tocsr()
     _, labels = connected_components(graph, directed=False)
     ends: Ints = labels.astype(np.intp).reshape(2, roads).T
@@ -155,7 +159,8 @@ def _directions(streets: _Streets, junctions: int, parts: Ints) -> list[Floats]:
         """The junction of every part where ``values`` are largest."""
         order = np.lexsort((values, parts))
         stops = np.append(starts[1:], junctions)
-        return order[stops - 1]
+        chosen: Ints = order[stops - 1]
+        return chosen
 
     first = distances(by_part[starts])
     landmark = farthest(first)
@@ -341,13 +346,14 @@ class _Level:
         is_right[junctions] = flowing[junctions]
         return is_right
 
-    def _cut_roads(self, is_right: Bools) -> Floats:
+    def _cut_roads(self, is_right: Bools) -> Ints:
         """How many roads cross the cut of each cell, (cells,)."""
         lower, upper = self.streets.ends.T
         is_cut = is_right[lower] != is_right[upper]
         cells = self.cell_of[lower[is_cut]]
         roads = self.streets.roads[is_cut]
-        return np.bincount(cells, roads, len(self._sizes))
+        counts = np.bincount(cells, roads, len(self._sizes))
+        return counts.astype(np.intp)
 
     def parted(self, is_right: Bools) -> tuple[Ints, Ints]:
         """Junctions sorted by their new cells, (D, m), and how many are on the left, (cells,).

@@ -24,7 +24,7 @@ from superarm.roads.routing.search import Ends, Search
 
 pytest.importorskip("numba")
 
-from superarm.roads.routing import hierarchy as hierarchies  # noqa: E402
+from superarm.roads.routing import hierarchy as hierarchies
 
 ROUNDING = 1e-12
 
@@ -88,7 +88,9 @@ def require_equal(
 
 @settings(max_examples=60, deadline=None)
 @given(
-    seed=st.integers(0, 2**32 - 1), junctions=st.integers(1, 9), edges=st.integers(2, 40)
+    seed=st.integers(0, 2**32 - 1),
+    junctions=st.integers(1, 9),
+    edges=st.integers(2, 40),
 )
 def test_random_graphs_have_the_routes_of_dijkstra(
     seed: int, junctions: int, edges: int
@@ -253,9 +255,7 @@ def test_a_hierarchy_must_be_compiled() -> None:
 def test_routes_on_one_way_streets_keep_their_heights() -> None:
     """The matrix counts heights between places as routes do."""
     city = generate_city(edges=300, seed=1)
-    lifted = replace(
-        city, junctions=city.junctions * [1.0, 1.0, 3.0]
-    )
+    lifted = replace(city, junctions=city.junctions * [1.0, 1.0, 3.0])
     router = Router(lifted, search="hierarchy")
     matrix = router.matrix(["r1", "r3"], ["r20", "r7"])
     for row, start in zip(matrix, ["r1", "r3"], strict=True):

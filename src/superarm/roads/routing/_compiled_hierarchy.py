@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from superarm.core import Floats, Ints
+from superarm.core import Bools, Floats, Ints
 from superarm.core.compiling import compiled
 
 from .search import Numbers
@@ -82,9 +82,9 @@ def arc_between(pointers: Numbers, heads: Numbers, lower: int, upper: int) -> in
             begin = middle + 1
         else:
             end = middle
-    if begin < last and heads[begin] == upper:
-        return begin
-    return _NONE
+    is_found = begin < last and heads[begin] == upper
+    arc: int = begin if is_found else _NONE
+    return arc
 
 
 @compiled(f"{_INTS}({_GRAPH}, {_INTS}, {_INTS})")
@@ -189,10 +189,102 @@ def turn_weight(
     turn_pointers: Numbers, turn_ends: Numbers, weights: Floats, first: int, second: int
 ) -> float:
     """w of the turn from one edge into another, infinite where there is none."""
+    weight: float = np.inf
     for turn in range(turn_pointers[first], turn_pointers[first + 1]):
         if turn_ends[turn] == second:
-            return weights[turn]
-    return np.inf
+            weight = weights[turn]
+    return weight
+
+
+@compiled(
+    f"Tuple((f8, f8, i4, i4))({_INTS}, {_INTS}, {_INTS}, {_FLOATS}, {_FLOATS}, i8, i8, f8, f8)"
+)
+def least_below(
+    tails: Numbers,
+    lower_starts: Numbers,
+    lower: Numbers,
+    up: Floats,
+    down: Floats,
+    tail: int,
+    head: int,
+    turn_up: float,
+    turn_down: float,
+) -> tuple[float, float, int, int]:
+    """``up``, ``down`` and the middles of an arc, by its turns and by all nodes below both ends."""
+    best_up = turn_up
+    best_down = turn_down
+    middle_up = np.int32(_NONE)
+    middle_down = np.int32(_NONE)
+    one = lower_starts[tail]
+    other = lower_starts[head]
+    while one < lower_starts[tail + 1] and other < lower_starts[head + 1]:
+        to_tail = lower[one]
+        to_head = lower[other]
+        node = tails[to_tail]
+        if node != tails[to_head]:
+            if node < tails[to_head]:
+                one += 1
+            else:
+                other += 1
+            continue
+        outwards = down[to_tail] + up[to_head]
+        if outwards < best_up:
+            best_up = outwards
+            middle_up = node
+        inwards = down[to_head] + up[to_tail]
+        if inwards < best_down:
+            best_down = inwards
+            middle_down = node
+        one += 1
+        other += 1
+    return best_up, best_down, middle_up, middle_down
+
+
+@compiled(
+    f"Tuple(({_INTS}, i8))({_GRAPH}, {_FLOATS}, {_FLOATS}, {_INTS}, {_INTS}, {_INTS}, i8, b1[::1], "
+    "i8, i8)"
+)
+def push_above(
+    pointers: Numbers,
+    heads: Numbers,
+    up: Floats,
+    down: Floats,
+    via_up: Numbers,
+    via_down: Numbers,
+    heap: Numbers,
+    size: int,
+    waiting: Bools,
+    tail: int,
+    changed: int,
+) -> tuple[Numbers, int]:
+    """Add the arcs to a heap that a changed arc of ``tail`` changes; returns it and its new size.
+
+    Those are arcs between two heads of ``tail`` whose ways lead over it, or now cost as little over it.
+    """
+    begin = pointers[tail]
+    end = pointers[tail + 1]
+    if size + end - begin > len(heap):
+        longer = np.empty(2 * len(heap) + end - begin, dtype=np.int32)
+        longer[:size] = heap[:size]
+        heap = longer
+    for beside in range(begin, end):
+        if beside == changed:
+            continue
+        near = min(beside, changed)
+        far = max(beside, changed)
+        arc = arc_between(pointers, heads, heads[near], heads[far])
+        if arc < 0 or waiting[arc]:
+            continue
+        outwards = down[near] + up[far]
+        inwards = down[far] + up[near]
+        depends = via_up[arc] == tail or via_down[arc] == tail
+        is_as_low = (outwards <= up[arc] and outwards < np.inf) or (
+            inwards <= down[arc] and inwards < np.inf
+        )
+        if depends or is_as_low:
+            waiting[arc] = True
+            size = push_arc(heap, size, arc)
+    return heap, size
 
 
 @compiled(
@@ -220,7 +312,7 @@ def recustomise(
     Arcs come up by their numbers: those that begin before an arc are final by then.
     """
     waiting = np.zeros(len(heads), dtype=np.bool_)
-    heap = np.empty(max(2 * len(changed), 64), dtype=np.int32)
+    heap = np.empty(len(changed) + 64, dtype=np.int32)
     size = 0
     for arc in changed:
         if not waiting[arc]:
@@ -236,72 +328,44 @@ def recustomise(
         head = heads[arc]
         first = order[tail]
         second = order[head]
-        best_up = turn_weight(turn_pointers, turn_ends, weights, first, second)
-        best_down = turn_weight(turn_pointers, turn_ends, weights, second, first)
-        middle_up = _NONE
-        middle_down = _NONE
-        # Triangles below: nodes with an arc to both ends.
-        one = lower_starts[tail]
-        one_end = lower_starts[tail + 1]
-        other = lower_starts[head]
-        other_end = lower_starts[head + 1]
-        while one < one_end and other < other_end:
-            to_tail = lower[one]
-            to_head = lower[other]
-            node = tails[to_tail]
-            if node < tails[to_head]:
-                one += 1
-                continue
-            if node > tails[to_head]:
-                other += 1
-                continue
-            outwards = down[to_tail] + up[to_head]
-            if outwards < best_up:
-                best_up = outwards
-                middle_up = node
-            inwards = down[to_head] + up[to_tail]
-            if inwards < best_down:
-                best_down = inwards
-                middle_down = node
-            one += 1
-            other += 1
+        turn_up = turn_weight(turn_pointers, turn_ends, weights, first, second)
+        turn_down = turn_weight(turn_pointers, turn_ends, weights, second, first)
+        best_up, best_down, middle_up, middle_down = least_below(
+            tails, lower_starts, lower, up, down, tail, head, turn_up, turn_down
+        )
         is_same = best_up == up[arc] and best_down == down[arc]
         up[arc] = best_up
         down[arc] = best_down
         via_up[arc] = middle_up
         via_down[arc] = middle_down
-        if is_same:
-            continue
-        begin = pointers[tail]
-        end = pointers[tail + 1]
-        if size + end - begin > len(heap):
-            longer = np.empty(2 * len(heap) + end - begin, dtype=np.int32)
-            longer[:size] = heap[:size]
-            heap = longer
-        for beside in range(begin, end):
-            if beside == arc:
-                continue
-            nearer = min(head, heads[beside])
-            farther = max(head, heads[beside])
-            above = arc_between(pointers, heads, nearer, farther)
-            if above >= 0 and not waiting[above]:
-                waiting[above] = True
-                size = push_arc(heap, size, above)
+        if not is_same:
+            heap, size = push_above(
+                pointers,
+                heads,
+                up,
+                down,
+                via_up,
+                via_down,
+                heap,
+                size,
+                waiting,
+                tail,
+                arc,
+            )
     return count
 
 
 @compiled(f"i8({_GRAPH}, i8)")
 def parent_of(pointers: Numbers, heads: Numbers, node: int) -> int:
     """The parent in the elimination tree; n for a root."""
-    if pointers[node] == pointers[node + 1]:
-        return len(pointers) - 1
-    return heads[pointers[node]]
+    parent: int = len(pointers) - 1
+    if pointers[node] < pointers[node + 1]:
+        parent = heads[pointers[node]]
+    return parent
 
 
 @compiled(f"i8({_GRAPH}, {_INTS}, i8)")
-def step_cursors(
-    pointers: Numbers, heads: Numbers, cursors: Numbers, node: int
-) -> int:
+def step_cursors(pointers: Numbers, heads: Numbers, cursors: Numbers, node: int) -> int:
     """Move the cursors at a node to its parent, as one; returns the first node of all."""
     n = len(pointers) - 1
     parent = parent_of(pointers, heads, node)
@@ -443,9 +507,7 @@ def unpack(
     return route[:length].copy()
 
 
-@compiled(
-    f"i8({_GRAPH}, {_FLOATS}, {_INTS}, {_FLOATS}, {_FLOATS}, {_INTS}, {_FLOATS})"
-)
+@compiled(f"i8({_GRAPH}, {_FLOATS}, {_INTS}, {_FLOATS}, {_FLOATS}, {_INTS}, {_FLOATS})")
 def climb(
     pointers: Numbers,
     heads: Numbers,
@@ -482,7 +544,9 @@ def climb(
     return count
 
 
-@compiled(f"void({_INTS}, i8[::1], i8[::1], {_FLOATS}, {_INTS}, {_FLOATS}, i8, {_FLOATS})")
+@compiled(
+    f"void({_INTS}, i8[::1], i8[::1], {_FLOATS}, {_INTS}, {_FLOATS}, i8, {_FLOATS})"
+)
 def join(
     place_of: Numbers,
     bucket_starts: Ints,

@@ -34,6 +34,8 @@ import numpy as np
 from superarm.core import Bools, Floats, Ints
 from superarm.core.caching import cached_property
 from superarm.roads.networks import LineGraph
+from superarm.roads.networks.line_graph import is_permutation
+from superarm.roads.networks.stored import read_stored, store
 
 from . import _compiled_hierarchy as loops
 from .search import BestPath, Ends, Numbers, partial_path
@@ -72,6 +74,7 @@ def contract(graph: LineGraph) -> Topology:
     return Topology(order.astype(np.int32), full_pointers, full_heads)
 
 
+_KIND = "hierarchy"  # of the arrays stored beside a network
 _HIERARCHIES: WeakKeyDictionary[LineGraph, Hierarchy] = WeakKeyDictionary()
 
 
@@ -84,9 +87,43 @@ def hierarchy_of(graph: LineGraph) -> Hierarchy:
     hierarchy = _HIERARCHIES.get(graph)
     if hierarchy is None:
         # Without a lock: two threads may both compute it, and then share the first.
-        hierarchy = Hierarchy(graph, contract(graph))
+        hierarchy = _stored_hierarchy(graph)
+        if hierarchy is None:
+            topology = contract(graph)
+            store(graph, _KIND, topology)
+            hierarchy = Hierarchy(graph, topology)
         hierarchy = _HIERARCHIES.setdefault(graph, hierarchy)
     return hierarchy
+
+
+def _stored_hierarchy(graph: LineGraph) -> Hierarchy | None:
+    """The hierarchy that is stored beside the network; ``None`` where there is none that fits."""
+    stored = read_stored(graph, _KIND)
+    if stored is None or len(stored) != len(Topology._fields):
+        return None
+    topology = Topology(*stored)
+    if not _is_sound(topology, len(graph)):
+        return None
+    hierarchy = Hierarchy(graph, topology)
+    first, second = graph.turns.T
+    has_arc = (hierarchy.arcs >= 0) | (first == second)
+    return hierarchy if has_arc.all() else None
+
+
+def _is_sound(topology: Topology, n: int) -> bool:
+    """Whether loops can use these arrays: all arcs rise, and those of a tail are sorted by heads."""
+    order, pointers, heads = topology
+    if not is_permutation(order, n) or len(pointers) != n + 1:
+        return False
+    counts = np.diff(pointers)
+    if pointers[0] != 0 or pointers[-1] != len(heads) or (counts < 0).any():
+        return False
+    if not len(heads):
+        return True
+    tails = np.repeat(np.arange(n, dtype=np.int32), counts)
+    rises = (heads > tails).all() and heads.max() < n
+    is_sorted = (np.diff(heads) > 0) | (np.diff(tails) > 0)
+    return bool(rises and is_sorted.all())
 
 
 class Hierarchy:
@@ -117,9 +154,7 @@ class Hierarchy:
         self.turn_ends: Numbers = second.astype(np.int32)
         # Turns by the edge that they enter, and where those of each edge begin.
         self._entries = np.argsort(second, kind="stable")
-        self._entry_pointers = np.searchsorted(
-            second[self._entries], np.arange(n + 1)
-        )
+        self._entry_pointers = np.searchsorted(second[self._entries], np.arange(n + 1))
 
     def turns_into(self, edge: int) -> Ints:
         """The turns that enter an edge.
@@ -330,9 +365,7 @@ class HierarchySearch:
     def _leaving(self, starts: Ends) -> _Seeds:
         """The starts, each with (1 − s)·c."""
         costs = (1.0 - starts.shares) * self._costs[starts.edges]
-        return _Seeds(
-            self._hierarchy.rank[starts.edges], costs, np.arange(len(costs))
-        )
+        return _Seeds(self._hierarchy.rank[starts.edges], costs, np.arange(len(costs)))
 
     def _entering(self, goals: Ends) -> _Seeds:
         """The edges before each goal, with the cost of the turn into it and of its part."""
