@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superarm.core import Bools, Floats, Ints
 from superarm.core.caching import cached_property
@@ -306,7 +307,7 @@ def components(links: Ints, count: int, *, directed: bool) -> Ints:
     return np.asarray(labels, dtype=np.intp)
 
 
-def is_permutation(numbers: Ints, count: int) -> bool:
+def is_permutation(numbers: Ints | NDArray[np.int32], count: int) -> bool:
     """Whether an array holds each number from 0 once.
 
     Args:

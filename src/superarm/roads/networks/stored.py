@@ -124,7 +124,8 @@ def _digest_of(graph: LineGraph) -> bytes:
 
 
 def _words(digest: bytes) -> list[int]:
-    return np.frombuffer(digest, dtype="<i4").tolist()
+    words: list[int] = np.frombuffer(digest, dtype="<i4").tolist()
+    return words
 
 
 def _checksum(values: Numbers) -> int:

@@ -20,6 +20,7 @@ _FLOATS = "f8[::1]"
 # Arrays of a hierarchy may be read-only: memory-mapped files.
 _FIXED = "Array(i4, 1, 'C', readonly=True)"
 _GRAPH = f"{_FIXED}, {_FIXED}"  # pointers, heads
+_WEIGHTED = f"{_GRAPH}, {_FLOATS}"
 _NONE = -1
 
 
@@ -135,6 +136,30 @@ def customise(
                 if inwards < down[arc]:
                     down[arc] = inwards
                     via_down[arc] = node
+
+
+@compiled(f"void({_GRAPH}, {_FLOATS}, {_FLOATS})")
+def shorten(pointers: Numbers, heads: Numbers, up: Floats, down: Floats) -> None:
+    """Lower customised ``up`` and ``down`` to the costs of the cheapest ways of all.
+
+    Node by node from the top, by ways over its other later neighbours.
+    """
+    for node in range(len(pointers) - 2, -1, -1):
+        end = pointers[node + 1]
+        for first in range(pointers[node], end):
+            near = heads[first]
+            arc = pointers[near]
+            near_end = pointers[near + 1]
+            for second in range(first + 1, end):
+                far = heads[second]
+                while arc < near_end and heads[arc] < far:
+                    arc += 1
+                if arc == near_end:
+                    break
+                up[first] = min(up[first], up[second] + down[arc])
+                up[second] = min(up[second], up[first] + up[arc])
+                down[first] = min(down[first], up[arc] + down[second])
+                down[second] = min(down[second], down[arc] + down[first])
 
 
 @compiled(f"void({_GRAPH}, {_INTS}, {_INTS})")
@@ -355,20 +380,11 @@ def recustomise(
     return count
 
 
-@compiled(f"i8({_GRAPH}, i8)")
-def parent_of(pointers: Numbers, heads: Numbers, node: int) -> int:
-    """The parent in the elimination tree; n for a root."""
-    parent: int = len(pointers) - 1
-    if pointers[node] < pointers[node + 1]:
-        parent = heads[pointers[node]]
-    return parent
-
-
-@compiled(f"i8({_GRAPH}, {_INTS}, i8)")
-def step_cursors(pointers: Numbers, heads: Numbers, cursors: Numbers, node: int) -> int:
+@compiled(f"i8({_INTS}, {_INTS}, i8)")
+def step_cursors(parents: Numbers, cursors: Numbers, node: int) -> int:
     """Move the cursors at a node to its parent, as one; returns the first node of all."""
-    n = len(pointers) - 1
-    parent = parent_of(pointers, heads, node)
+    n = len(parents)
+    parent = parents[node]
     has_moved = False
     lowest = n
     for place in range(len(cursors)):
@@ -380,13 +396,16 @@ def step_cursors(pointers: Numbers, heads: Numbers, cursors: Numbers, node: int)
 
 
 @compiled(
-    f"Tuple((f8, i8))({_GRAPH}, {_FLOATS}, {_FLOATS}, {_INTS}, {_FLOATS}, {_INTS}, {_FLOATS}, f8, "
+    f"Tuple((f8, i8))({_INTS}, {_WEIGHTED}, {_WEIGHTED}, {_INTS}, {_FLOATS}, {_INTS}, {_FLOATS}, f8, "
     f"{_FLOATS}, {_FLOATS}, {_INTS}, {_INTS})"
 )
 def meet(
-    pointers: Numbers,
-    heads: Numbers,
+    parents: Numbers,
+    up_pointers: Numbers,
+    up_heads: Numbers,
     up: Floats,
+    down_pointers: Numbers,
+    down_heads: Numbers,
     down: Floats,
     starts: Numbers,
     start_costs: Floats,
@@ -403,7 +422,7 @@ def meet(
     ``out`` and ``back`` are infinite everywhere before and after. ``before`` and ``behind`` receive the
     nodes next to each on ways from a start and to a goal; −1 at starts and goals.
     """
-    n = len(pointers) - 1
+    n = len(parents)
     cursors = np.concatenate((starts, goals))
     for place in range(len(starts)):
         node = starts[place]
@@ -426,21 +445,21 @@ def meet(
         if from_start + to_goal <= best and from_start + to_goal < np.inf:
             best = from_start + to_goal
             top = node
-        begin = pointers[node]
-        end = pointers[node + 1]
         if from_start < np.inf and from_start <= best:
-            for arc in range(begin, end):
+            for arc in range(up_pointers[node], up_pointers[node + 1]):
+                head = up_heads[arc]
                 reached = from_start + up[arc]
-                if reached < out[heads[arc]]:
-                    out[heads[arc]] = reached
-                    before[heads[arc]] = node
+                if reached < out[head]:
+                    out[head] = reached
+                    before[head] = node
         if to_goal < np.inf and to_goal <= best:
-            for arc in range(begin, end):
+            for arc in range(down_pointers[node], down_pointers[node + 1]):
+                head = down_heads[arc]
                 reached = to_goal + down[arc]
-                if reached < back[heads[arc]]:
-                    back[heads[arc]] = reached
-                    behind[heads[arc]] = node
-        node = step_cursors(pointers, heads, cursors, node)
+                if reached < back[head]:
+                    back[head] = reached
+                    behind[head] = node
+        node = step_cursors(parents, cursors, node)
     return best, top
 
 
@@ -507,8 +526,11 @@ def unpack(
     return route[:length].copy()
 
 
-@compiled(f"i8({_GRAPH}, {_FLOATS}, {_INTS}, {_FLOATS}, {_FLOATS}, {_INTS}, {_FLOATS})")
+@compiled(
+    f"i8({_INTS}, {_WEIGHTED}, {_INTS}, {_FLOATS}, {_FLOATS}, {_INTS}, {_FLOATS})"
+)
 def climb(
+    parents: Numbers,
     pointers: Numbers,
     heads: Numbers,
     weights: Floats,
@@ -522,7 +544,7 @@ def climb(
 
     ``costs`` is infinite everywhere before and after. ``nodes`` and ``reached`` have room for n each.
     """
-    n = len(pointers) - 1
+    n = len(parents)
     cursors = starts.copy()
     node = n
     for place in range(len(starts)):
@@ -540,7 +562,7 @@ def climb(
             for arc in range(pointers[node], pointers[node + 1]):
                 head = heads[arc]
                 costs[head] = min(costs[head], cost + weights[arc])
-        node = step_cursors(pointers, heads, cursors, node)
+        node = step_cursors(parents, cursors, node)
     return count
 
 

@@ -16,6 +16,9 @@ factor with this order, and the elimination tree is that of the factor. No cost 
 down(a, b) ≤ down(v, b) + up(v, a) for every v below a and b [dibbelt2016customizable]. Where few costs
 change, only the arcs that depend on them are customised again.
 
+*Shortening.* Where a way over higher edges costs less than an arc, some cheapest route does without the
+arc, and searches leave it out. After a partial customisation they use all arcs.
+
 *Routes.* Some cheapest way rises to its highest edge and falls from there. It is found where the climbs
 from the start and from the goal, each along a path of the elimination tree, have the least sum.
 
@@ -166,6 +169,16 @@ class Hierarchy:
         return self._entries[begin:end]
 
     @cached_property
+    def parents(self) -> Numbers:
+        """The parent of each edge in the elimination tree, n for a root, (n,)."""
+        n = len(self.order)
+        parents = np.full(n, n, dtype=np.int32)
+        starts = self.pointers[:-1]
+        has_arcs = starts < self.pointers[1:]
+        parents[has_arcs] = self.heads[starts[has_arcs]]
+        return parents
+
+    @cached_property
     def tails(self) -> Numbers:
         """The tail of each arc, (m,)."""
         nodes = np.arange(len(self.order), dtype=np.int32)
@@ -251,6 +264,44 @@ def recustomised(hierarchy: Hierarchy, metric: Metric, weights: Floats) -> Metri
     return changed
 
 
+class _Arcs(NamedTuple):
+    """The arcs that searches use, in one direction."""
+
+    pointers: Numbers  # (n + 1,)
+    heads: Numbers
+    weights: Floats
+
+
+class _Usable(NamedTuple):
+    """A metric, and the arcs that searches by it use."""
+
+    metric: Metric
+    up: _Arcs
+    down: _Arcs
+
+
+def _all_arcs(hierarchy: Hierarchy, metric: Metric) -> _Usable:
+    pointers, heads = hierarchy.pointers, hierarchy.heads
+    up = _Arcs(pointers, heads, metric.up)
+    down = _Arcs(pointers, heads, metric.down)
+    return _Usable(metric, up, down)
+
+
+def _needed_arcs(hierarchy: Hierarchy, metric: Metric) -> _Usable:
+    """Without arcs for which there is a cheaper way over higher edges."""
+    up = metric.up.copy()
+    down = metric.down.copy()
+    loops.shorten(hierarchy.pointers, hierarchy.heads, up, down)
+
+    def needed(weights: Floats, least: Floats) -> _Arcs:
+        is_needed = (weights == least) & (weights < np.inf)
+        counts = np.concatenate([[0], np.cumsum(is_needed)])
+        pointers = counts[hierarchy.pointers].astype(np.int32)
+        return _Arcs(pointers, hierarchy.heads[is_needed], weights[is_needed])
+
+    return _Usable(metric, needed(metric.up, up), needed(metric.down, down))
+
+
 class _Workspace(NamedTuple):
     """Room for one search at a time."""
 
@@ -272,7 +323,7 @@ class _Closure(NamedTuple):
     """Edges that are closed, and what ways cost without them."""
 
     closed: Bools  # (n,)
-    metric: Metric
+    usable: _Usable
 
 
 class HierarchySearch:
@@ -287,7 +338,9 @@ class HierarchySearch:
     def __init__(self, hierarchy: Hierarchy, weights: Floats, costs: Floats) -> None:
         self._hierarchy = hierarchy
         self._costs = costs
-        self._metric = customised(hierarchy, weights)
+        metric = customised(hierarchy, weights)
+        self._usable = _needed_arcs(hierarchy, metric)
+        self._weights = metric.weights
         self._closure: _Closure | None = None
         # Taken out while they are used, so that threads share none.
         self._workspaces: list[_Workspace] = []
@@ -303,34 +356,33 @@ class HierarchySearch:
             closed: Edges that are not used, (n,).
             limit: The largest cost.
         """
-        best = self._find(self._metric, starts, goals, limit)
+        best = self._find(self._usable, starts, goals, limit)
         if closed is None or best.path is None or not closed[best.path.edges].any():
             return best
-        return self._find(self._closed_metric(closed), starts, goals, limit)
+        return self._find(self._without(closed), starts, goals, limit)
 
-    def _closed_metric(self, closed: Bools) -> Metric:
+    def _without(self, closed: Bools) -> _Usable:
         """The costs without closed edges; those of the latest closures are cached."""
         closure = self._closure
         if closure is None or not np.array_equal(closure.closed, closed):
             is_closed = closed[self._hierarchy.turn_ends]
-            weights = np.where(is_closed, np.inf, self._metric.weights)
-            metric = recustomised(self._hierarchy, self._metric, weights)
-            closure = _Closure(closed.copy(), metric)
+            weights = np.where(is_closed, np.inf, self._weights)
+            metric = recustomised(self._hierarchy, self._usable.metric, weights)
+            closure = _Closure(closed.copy(), _all_arcs(self._hierarchy, metric))
             self._closure = closure
-        return closure.metric
+        return closure.usable
 
     def _find(
-        self, metric: Metric, starts: Ends, goals: Ends, limit: float
+        self, usable: _Usable, starts: Ends, goals: Ends, limit: float
     ) -> BestPath:
         hierarchy = self._hierarchy
         from_start = self._leaving(starts)
         to_goal = self._entering(goals)
         space = self._take_workspace()
         cost, top = loops.meet(
-            hierarchy.pointers,
-            hierarchy.heads,
-            metric.up,
-            metric.down,
+            hierarchy.parents,
+            *usable.up,
+            *usable.down,
             from_start.ranks,
             from_start.costs,
             to_goal.ranks,
@@ -347,8 +399,8 @@ class HierarchySearch:
         ranks = loops.unpack(
             hierarchy.pointers,
             hierarchy.heads,
-            metric.via_up,
-            metric.via_down,
+            usable.metric.via_up,
+            usable.metric.via_down,
             space.before,
             space.behind,
             top,
@@ -377,7 +429,7 @@ class HierarchySearch:
             turns = hierarchy.turns_into(edge)
             not_driven = (1.0 - goals.shares[number]) * self._costs[edge]
             ranks.append(hierarchy.rank[hierarchy.first[turns]])
-            costs.append(self._metric.weights[turns] - not_driven)
+            costs.append(self._weights[turns] - not_driven)
             ends.append(np.full(len(turns), number))
         # By rounding, w − (1 − g)·c may fall below zero.
         all_costs = np.maximum(np.concatenate(costs), 0.0)
@@ -408,17 +460,15 @@ class HierarchySearch:
             goals: Where routes may end.
         """
         hierarchy = self._hierarchy
-        metric = self._metric
         n = len(hierarchy.order)
         space = self._take_workspace()
         reached_nodes = np.empty(n, dtype=np.int32)
         reached_costs = np.empty(n)
 
-        def climb(weights: Floats, seeds: _Seeds) -> int:
+        def climb(arcs: _Arcs, seeds: _Seeds) -> int:
             return loops.climb(
-                hierarchy.pointers,
-                hierarchy.heads,
-                weights,
+                hierarchy.parents,
+                *arcs,
                 seeds.ranks,
                 seeds.costs,
                 space.out,
@@ -428,7 +478,7 @@ class HierarchySearch:
 
         climbs = []
         for start in starts:
-            count = climb(metric.up, self._leaving(start))
+            count = climb(self._usable.up, self._leaving(start))
             climbs.append((reached_nodes[:count].copy(), reached_costs[:count].copy()))
         nodes = np.concatenate([climbed[0] for climbed in climbs])
         entry_costs = np.concatenate([climbed[1] for climbed in climbs])
@@ -442,7 +492,7 @@ class HierarchySearch:
         bucket_costs = entry_costs[by_node]
         costs = np.full((len(goals), len(starts)), np.inf)
         for goal, column in zip(goals, costs, strict=True):
-            count = climb(metric.down, self._entering(goal))
+            count = climb(self._usable.down, self._entering(goal))
             loops.join(
                 place_of,
                 bucket_starts,
