@@ -23,7 +23,9 @@ arc, and searches leave it out. After a partial customisation they use all arcs.
 from the start and from the goal, each along a path of the elimination tree, have the least sum.
 
 *Rounding.* Costs are added as floats, in an order of their own. For a route of k edges the error is at most
-k·2⁻⁵³ of its cost: of two routes that differ by less, either may be found. Nothing else is approximate.
+2·k·2⁻⁵³ of its cost, edges and turns together. It counts once in what shortening leaves out and once in the
+search, on both sides of a comparison: of two routes whose costs differ by less than 8·k·2⁻⁵³ of them,
+either may be found. Nothing else is approximate.
 """
 
 from __future__ import annotations

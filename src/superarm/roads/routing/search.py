@@ -40,6 +40,7 @@ from superarm.core.errors import InputError
 from superarm.core.inputs import require_choice
 from superarm.core.shortest_paths import ShortestPaths, shortest_costs, shortest_paths
 from superarm.roads.networks import LineGraph
+from superarm.roads.networks.stored import LEAST_STORED
 
 _LANDMARKS = 6
 _USED = 3  # bounds that are used for a goal: the best of the first start
@@ -49,8 +50,9 @@ _TRIES = 4  # searches within a radius before one without
 _UNGUIDED = 8  # routes that are searched before landmarks are computed
 # Share by which a known cost may be larger when it is summed in another order.
 _SLACK = 1e-9
-# Edges from which "auto" prefers a hierarchy: below, a route by landmarks takes as long.
-_LEAST_EDGES = 30_000
+# Edges from which "auto" prefers a hierarchy, and from which it is stored beside the network. Below,
+# landmarks answer within a millisecond too, and their loops compile faster.
+_LEAST_EDGES = LEAST_STORED
 
 Form = Literal["auto", "landmarks", "hierarchy"]
 """How a search is prepared."""
