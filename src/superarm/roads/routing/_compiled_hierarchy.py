@@ -222,7 +222,7 @@ def turn_weight(
 
 
 @compiled(
-    f"Tuple((f8, f8, i4, i4))({_INTS}, {_INTS}, {_INTS}, {_FLOATS}, {_FLOATS}, i8, i8, f8, f8)"
+    f"Tuple((f8, f8, i8, i8))({_INTS}, {_INTS}, {_INTS}, {_FLOATS}, {_FLOATS}, i8, i8, f8, f8)"
 )
 def least_below(
     tails: Numbers,
@@ -238,8 +238,8 @@ def least_below(
     """``up``, ``down`` and the middles of an arc, by its turns and by all nodes below both ends."""
     best_up = turn_up
     best_down = turn_down
-    middle_up = np.int32(_NONE)
-    middle_down = np.int32(_NONE)
+    middle_up = _NONE
+    middle_down = _NONE
     one = lower_starts[tail]
     other = lower_starts[head]
     while one < lower_starts[tail + 1] and other < lower_starts[head + 1]:
