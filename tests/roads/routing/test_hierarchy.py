@@ -8,6 +8,7 @@ below ``ROUNDING``.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from threading import Thread
 from typing import Any
@@ -18,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.core import Floats
-from superarm.core.errors import InputError
+from superarm.core.errors import InputError, MissingExtraError
 from superarm.roads.networks import LineGraph, RoadNetwork, generate_city
 from superarm.roads.routing import Router
 from superarm.roads.routing.search import Ends, Search
@@ -244,10 +245,14 @@ def test_a_hierarchy_is_chosen_by_size(
     assert landmarks._hierarchy is None
 
 
-def test_a_hierarchy_must_be_compiled() -> None:
+def test_a_hierarchy_must_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     city = generate_city(edges=300, seed=1)
     with pytest.raises(InputError, match="needs compiled loops"):
         Router(city, backend="numpy", search="hierarchy")
+    with monkeypatch.context() as context:
+        context.setitem(sys.modules, "numba", None)
+        with pytest.raises(MissingExtraError, match="numba is not installed; run: pip"):
+            Router(city, search="hierarchy")
     wrong: Any = "fast"
     with pytest.raises(InputError, match="search"):
         Router(city, search=wrong)
