@@ -32,9 +32,11 @@ import numpy as np
 
 from .arrays import Bools, Floats, Ints
 
-_LANDMARKS = 5
+_LANDMARKS = 4
 _LEAST_SHARE = 0.25  # of a cell's junctions on either side of a cut
-_LEAST_FLOW = 16  # junctions of a cell from which a minimal cut is sought
+_LEAST_FLOW = (
+    64  # junctions of a cell from which a minimal cut is sought: below, it gains little
+)
 
 
 class Separators(NamedTuple):
@@ -123,8 +125,9 @@ def junctions_of(roads: int, turns: Ints) -> Ints:
 
 def _streets_of(ends: Ints, length: Floats, junctions: int) -> tuple[Ints, _Streets]:
     """The street of each road, (n,), −1 where it ends at the junction where it began; and the streets."""
-    lower = ends.min(axis=1)
-    upper = ends.max(axis=1)
+    tail, head = ends.T
+    lower = np.minimum(tail, head)
+    upper = np.maximum(tail, head)
     is_loop = lower == upper
     keys = lower * junctions + upper
     distinct, street = np.unique(keys[~is_loop], return_inverse=True)
@@ -257,6 +260,10 @@ class _Level:
         self._cell = np.repeat(np.arange(len(sizes)), sizes)  # of each place, (m,)
         self._junctions = junctions
         self.streets = streets
+        # Contiguous: they are used for every direction.
+        self._lower = np.ascontiguousarray(streets.ends[:, 0])
+        self._upper = np.ascontiguousarray(streets.ends[:, 1])
+        self._weights = streets.roads.astype(np.float64)
         self.cell_of: Ints = np.zeros(junctions, dtype=np.intp)  # of each junction
         self.cell_of[sorted_by[0]] = self._cell
 
@@ -292,10 +299,10 @@ class _Level:
         """How many roads cross the cut behind each place of a direction, (m,)."""
         place = np.zeros(self._junctions, dtype=np.intp)
         place[order] = np.arange(len(order))
-        ends = place[self.streets.ends]
-        roads = self.streets.roads
-        opened = np.bincount(ends.min(axis=1), roads, len(order))
-        closed = np.bincount(ends.max(axis=1), roads, len(order))
+        one = place[self._lower]
+        other = place[self._upper]
+        opened = np.bincount(np.minimum(one, other), self._weights, len(order))
+        closed = np.bincount(np.maximum(one, other), self._weights, len(order))
         crossing: Floats = np.cumsum(opened - closed)
         return crossing
 
@@ -320,9 +327,11 @@ class _Level:
         node[along[is_last]] = sink
         count = int(between.sum()) + 2
         node[along[between]] = np.arange(2, count, dtype=np.int32)
-        ends = node[self.streets.ends]
-        used = (ends[:, 0] != ends[:, 1]) & (ends >= 0).all(axis=1)
-        one, other = ends[used].T
+        one = node[self._lower]
+        other = node[self._upper]
+        used = (one != other) & (one >= 0) & (other >= 0)
+        one = one[used]
+        other = other[used]
         roads = self.streets.roads[used].astype(np.int32)
         rows = np.concatenate([one, other])
         columns = np.concatenate([other, one])
@@ -348,9 +357,8 @@ class _Level:
 
     def _cut_roads(self, is_right: Bools) -> Ints:
         """How many roads cross the cut of each cell, (cells,)."""
-        lower, upper = self.streets.ends.T
-        is_cut = is_right[lower] != is_right[upper]
-        cells = self.cell_of[lower[is_cut]]
+        is_cut = is_right[self._lower] != is_right[self._upper]
+        cells = self.cell_of[self._lower[is_cut]]
         roads = self.streets.roads[is_cut]
         counts = np.bincount(cells, roads, len(self._sizes))
         return counts.astype(np.intp)
