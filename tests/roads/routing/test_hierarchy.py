@@ -125,6 +125,23 @@ def test_a_city_has_the_routes_of_dijkstra(graph: LineGraph) -> None:
         require_equal(fast, plain, starts, goals, closed if trial % 2 else None)
 
 
+def test_closures_that_come_again_are_customised_and_change_nothing(
+    graph: LineGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hierarchies, "_RARE", 3)
+    rng = np.random.default_rng(2)
+    costs, turned = rng.gamma(2.0, size=len(graph)), rng.random(len(graph.turns))
+    fast, plain = searches(graph, costs, turned)
+    for share in (0.02, 0.2):
+        closed = rng.random(len(graph)) < share
+        for _ in range(25):
+            starts, goals = random_ends(rng, graph), random_ends(rng, graph)
+            require_equal(fast, plain, starts, goals, closed)
+        closure = fast._hierarchy._closure
+        assert closure.routes > 3
+        assert closure.usable is not None
+
+
 def test_arcs_are_the_entries_of_the_factor(graph: LineGraph) -> None:
     """By elimination with sets."""
     topology = hierarchies.contract(graph)

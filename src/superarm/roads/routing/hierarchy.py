@@ -22,6 +22,9 @@ arc, and searches leave it out. After a partial customisation they use all arcs.
 *Routes.* Some cheapest way rises to its highest edge and falls from there. It is found where the climbs
 from the start and from the goal, each along a path of the elimination tree, have the least sum.
 
+*Closures.* A cheapest route without closed edges is the cheapest. Where it has one, A* goes over turns, guided
+by the cost of the rest of the way if nothing were closed. Closures that come again and again are customised.
+
 *Rounding.* Costs are added as floats, in an order of their own. For a route of k edges the error is at most
 2·k·2⁻⁵³ of its cost, edges and turns together. It counts once in what shortening leaves out and once in the
 search, on both sides of a comparison: of two routes whose costs differ by less than 8·k·2⁻⁵³ of them,
@@ -43,10 +46,12 @@ from superarm.roads.networks.line_graph import is_permutation
 from superarm.roads.networks.stored import read_stored, store
 
 from . import _compiled_hierarchy as loops
-from .search import BestPath, Ends, Numbers, partial_path
+from .search import BestPath, Ends, Numbers, RoutePath, partial_path
 
 # Share of all turns up to which customising the arcs that depend on them is faster than starting over.
 _FEW = 0.001
+# Routes around the same closures before these are customised, which takes as long as dozens of them.
+_RARE = 20
 
 
 class Topology(NamedTuple):
@@ -322,10 +327,11 @@ class _Seeds(NamedTuple):
 
 
 class _Closure(NamedTuple):
-    """Edges that are closed, and what ways cost without them."""
+    """Edges that are closed, and how often routes had to avoid them."""
 
     closed: Bools  # (n,)
-    usable: _Usable
+    routes: int
+    usable: _Usable | None  # what ways cost without them, once it is customised
 
 
 class HierarchySearch:
@@ -361,18 +367,52 @@ class HierarchySearch:
         best = self._find(self._usable, starts, goals, limit)
         if closed is None or best.path is None or not closed[best.path.edges].any():
             return best
-        return self._find(self._without(closed), starts, goals, limit)
+        usable = self._without(closed)
+        if usable is None:
+            return self._find_around(closed, starts, goals, limit)
+        return self._find(usable, starts, goals, limit)
 
-    def _without(self, closed: Bools) -> _Usable:
-        """The costs without closed edges; those of the latest closures are cached."""
+    def _without(self, closed: Bools) -> _Usable | None:
+        """The costs without closed edges; ``None`` where these closures are too rare to customise."""
         closure = self._closure
         if closure is None or not np.array_equal(closure.closed, closed):
+            closure = _Closure(closed.copy(), 0, None)
+        routes = closure.routes + 1
+        usable = closure.usable
+        if usable is None and routes > _RARE:
             is_closed = closed[self._hierarchy.turn_ends]
             weights = np.where(is_closed, np.inf, self._weights)
             metric = recustomised(self._hierarchy, self._usable.metric, weights)
-            closure = _Closure(closed.copy(), _all_arcs(self._hierarchy, metric))
-            self._closure = closure
-        return closure.usable
+            usable = _all_arcs(self._hierarchy, metric)
+        self._closure = _Closure(closure.closed, routes, usable)
+        return usable
+
+    def _find_around(
+        self, closed: Bools, starts: Ends, goals: Ends, limit: float
+    ) -> BestPath:
+        """Search over turns, guided by costs without closures."""
+        hierarchy = self._hierarchy
+        from_start = self._leaving(starts)
+        to_goal = self._entering(goals)
+        cost, edges = loops.detour(
+            hierarchy.parents,
+            *self._usable.up,
+            *self._usable.down,
+            hierarchy.rank,
+            hierarchy.order,
+            hierarchy.turn_pointers,
+            hierarchy.turn_ends,
+            self._weights,
+            closed,
+            from_start.ranks,
+            from_start.costs,
+            to_goal.ranks,
+            to_goal.costs,
+            limit,
+        )
+        if not len(edges):
+            return BestPath(np.inf, None)
+        return BestPath(cost, self._path(edges, starts, goals, to_goal))
 
     def _find(
         self, usable: _Usable, starts: Ends, goals: Ends, limit: float
@@ -408,13 +448,19 @@ class HierarchySearch:
             top,
         )
         self._workspaces.append(space)
-        # Of several goals behind the last edge, the cheapest.
-        leads_on = np.flatnonzero(to_goal.ranks == ranks[-1])
+        edges = hierarchy.order[ranks]
+        return BestPath(cost, self._path(edges, starts, goals, to_goal))
+
+    def _path(
+        self, edges: Numbers, starts: Ends, goals: Ends, to_goal: _Seeds
+    ) -> RoutePath:
+        """The route over these edges, and from the last one to the cheapest goal behind it."""
+        last = self._hierarchy.rank[edges[-1]]
+        leads_on = np.flatnonzero(to_goal.ranks == last)
         cheapest = leads_on[to_goal.costs[leads_on].argmin()]
         goal = int(to_goal.ends[cheapest])
-        edges = np.append(hierarchy.order[ranks], goals.edges[goal]).astype(np.intp)
-        path = partial_path(edges, starts, float(goals.shares[goal]))
-        return BestPath(cost, path)
+        route = np.append(edges, goals.edges[goal]).astype(np.intp)
+        return partial_path(route, starts, float(goals.shares[goal]))
 
     def _leaving(self, starts: Ends) -> _Seeds:
         """The starts, each with (1 − s)·c."""
