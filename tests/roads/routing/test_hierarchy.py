@@ -78,7 +78,7 @@ def require_equal(
     fast: Search, plain: Search, starts: Ends, goals: Ends, closed: Any = None
 ) -> None:
     route = fast.find(starts, goals, closed)
-    plain._unguided_routes = 0  # scipy's search in all directions
+    plain._routes = 0  # scipy's search in all directions
     expected = plain.find(starts, goals, closed)
     assert (route is None) == (expected is None)
     if route is None or expected is None:
@@ -260,6 +260,30 @@ def test_a_hierarchy_is_chosen_by_size(
     assert without._hierarchy is None
     landmarks = Search(graph, graph.length, turn_costs, form="landmarks")
     assert landmarks._hierarchy is None
+
+
+def test_a_hierarchy_replaces_landmarks_after_many_routes(
+    graph: LineGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from superarm.roads.routing import search as module
+
+    monkeypatch.setattr(module, "_LEAST_EDGES", len(graph))
+    monkeypatch.setattr(module, "_MANY_ROUTES", 20)
+    rng = np.random.default_rng(9)
+    search = Search(graph, graph.length, graph.turn_length)
+    plain = Search(graph, graph.length, graph.turn_length, backend="numpy")
+    stages = []
+    for _ in range(22):
+        require_equal(search, plain, random_ends(rng, graph), random_ends(rng, graph))
+        stages.append((search._guided, search._climbs))
+    assert stages == [(False, False)] * 8 + [(True, False)] * 11 + [(True, True)] * 3
+    few = Search(graph, graph.length, graph.turn_length)
+    places = [random_ends(rng, graph) for _ in range(50)]
+    some = few.least_costs(places[:3], places[:2])
+    assert not few._climbs
+    many = few.least_costs(places, places[:2])
+    assert few._climbs
+    np.testing.assert_allclose(some, many[:3], rtol=ROUNDING)
 
 
 def test_a_hierarchy_must_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,7 +144,10 @@ class Router:
             is_compiled(backend)
 
     def prepare(self, *, compared: bool = True) -> None:
-        """Compute the landmarks or hierarchies of all searches now; by default after eight routes.
+        """Compute the landmarks or hierarchies of all searches now.
+
+        By default landmarks are computed after eight routes, and the hierarchy of a large network after
+        a thousand.
 
         Args:
             compared: Whether to compute those of the fastest and the shortest route, too, which

@@ -48,6 +48,10 @@ _FIRST_RADIUS = 0.05  # of the first search, as a share of π
 _WIDER = 2.5  # factor by which the radius grows
 _TRIES = 4  # searches within a radius before one without
 _UNGUIDED = 8  # routes that are searched before landmarks are computed
+# Routes by landmarks before a hierarchy replaces them, and starts of a matrix from which it is used: its
+# customisation takes as long as about so many.
+_MANY_ROUTES = 1000
+_MANY_STARTS = 50
 # Share by which a known cost may be larger when it is summed in another order.
 _SLACK = 1e-9
 # Edges from which "auto" prefers a hierarchy, and from which it is stored beside the network. Below,
@@ -127,14 +131,17 @@ class Search:
         pointers = np.searchsorted(self._first, np.arange(self._n + 1))
         self._pointers: Numbers = pointers.astype(np.int32)
         self._ends: Numbers = self._second.astype(np.int32)
-        self._unguided_routes = 0
+        self._routes = 0
         self._guided = False
+        self._climbs = False  # whether the hierarchy is used
+        self._hierarchy_is_due = True  # once there are many routes
 
     def prepare(self) -> None:
         """Compute the landmarks or the hierarchy now, so that no route has to wait for them."""
-        self._guided = True
-        if self._hierarchy is None and self._compiled is None:
+        self._climbs = self._hierarchy is not None
+        if not self._climbs and self._compiled is None:
             _ = self._marks
+        self._guided = True
 
     def cost(self, path: RoutePath) -> float:
         """The cost of a route.
@@ -172,13 +179,10 @@ class Search:
         if known is not None:
             known_cost = (1.0 + _SLACK) * self.cost(known)
             limit = min(known_cost, limit)
-        if not self._guided:
-            self._unguided_routes += 1
-            if self._unguided_routes > _UNGUIDED:
-                self.prepare()
+        self._count_route()
         if not self._guided:
             longer = self._search_around(starts, goals, closed, limit)
-        elif self._hierarchy is not None:
+        elif self._climbs:
             longer = self._hierarchy.find(starts, goals, closed, limit)
         elif self._compiled is None:
             longer = self._search_towards(starts, goals, closed, limit)
@@ -188,6 +192,19 @@ class Search:
             return on_one_edge.path
         return longer.path
 
+    def _count_route(self) -> None:
+        """Prepare what pays after so many routes: landmarks, later a hierarchy."""
+        self._routes += 1
+        if self._climbs or self._routes <= _UNGUIDED:
+            return
+        if self._form == "hierarchy":
+            self.prepare()
+            return
+        self._guided = True  # by landmarks
+        if self._routes >= _MANY_ROUTES and self._hierarchy_is_due:
+            self._hierarchy_is_due = False  # other threads go on with landmarks
+            self.prepare()
+
     def least_costs(self, starts: Sequence[Ends], goals: Sequence[Ends]) -> Floats:
         """The cost of the cheapest route from each start to each goal, (s, g); infinite without one.
 
@@ -195,11 +212,13 @@ class Search:
             starts: Where routes may begin.
             goals: Where routes may end.
         """
-        hierarchy = self._hierarchy
+        is_many = self._form == "hierarchy" or len(starts) >= _MANY_STARTS
+        if is_many and self._hierarchy is not None:
+            self.prepare()
         if not starts or not goals:
             costs = np.zeros((len(starts), len(goals)))
-        elif hierarchy is not None:
-            costs = hierarchy.least_costs(starts, goals)
+        elif self._climbs:
+            costs = self._hierarchy.least_costs(starts, goals)
         else:
             rows = [self._costs_from(start, goals) for start in starts]
             costs = np.array(rows).reshape(len(starts), len(goals))
