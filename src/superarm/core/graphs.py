@@ -38,6 +38,14 @@ class Graph:
         """For kernels: sparse, symmetric, positive semi-definite, (n, n)."""
         raise InputError("this graph has no Laplacian")
 
+    @property
+    def elimination_order(self) -> Ints | None:
+        """Its nodes in an order in which a factor of the Laplacian has little fill, (n,).
+
+        ``None`` where it offers none.
+        """
+        return None
+
 
 @register("network", "turns")
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,6 +83,14 @@ class TurnGraph(Graph):
         pointers = np.searchsorted(first, np.arange(n + 1))
         ones = np.ones(len(second))
         return csr_array((ones, second, pointers), shape=(n, n))
+
+    @cached_property
+    def elimination_order(self) -> Ints:
+        """The roads in the order of a nested dissection, (n,); see :mod:`superarm.core.dissection`."""
+        from .dissection import elimination_order
+
+        turns = self.turns.astype(np.intp)
+        return read_only(elimination_order(self.length, turns))
 
     def incidence(self) -> Any:
         """B of eq. 133 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025), (n, c).

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Ints
+from superarm.core import Floats, Ints
 from superarm.core.errors import NotPositiveDefiniteError
 
 # Subtrees of at most so many columns become one front: dense work is cheaper than small steps.
@@ -41,14 +41,65 @@ class Elimination(NamedTuple):
     fronts: list[Front]  # children come before their parents
 
 
-def plan_elimination(matrix: Any) -> Elimination:
-    """Order and fronts for the pattern of a sparse symmetric matrix."""
+class Factor:
+    """A sparse factor of a symmetric matrix whose rows and columns were sorted before.
+
+    Args:
+        superlu: scipy's factor of the sorted matrix.
+        order: The row of the matrix that each row of the sorted one is, (n,); ``None``: the same.
+    """
+
+    def __init__(self, superlu: Any, order: Ints | None) -> None:
+        self._superlu = superlu
+        self._order = order
+
+    def solve(self, right: Floats) -> Floats:
+        """A⁻¹ times ``right``.
+
+        Args:
+            right: (n,) or (n, k).
+        """
+        if self._order is None:
+            solution: Floats = self._superlu.solve(right)
+            return solution
+        sorted_right = np.asfortranarray(right[self._order])
+        solution = np.empty_like(right)
+        solution[self._order] = self._superlu.solve(sorted_right)
+        return solution
+
+    @property
+    def pivots(self) -> Floats:
+        """Positive where the matrix is positive definite, (n,)."""
+        pivots: Floats = self._superlu.U.diagonal()
+        return pivots
+
+    @property
+    def lower(self) -> Any:
+        """L, sparse (n, n), in the order :attr:`order`."""
+        return self._superlu.L
+
+    @property
+    def order(self) -> Ints:
+        """The row of the matrix that each row of ``lower`` belongs to, (n,)."""
+        order: Ints = np.argsort(self._superlu.perm_c)
+        if self._order is not None:
+            order = self._order[order]
+        return order
+
+
+def plan_elimination(matrix: Any, order: Ints | None = None) -> Elimination:
+    """Order and fronts for the pattern of a sparse symmetric matrix.
+
+    Args:
+        matrix: The matrix, (n, n).
+        order: Its rows in an order of little fill, (n,); by default SuperLU finds one.
+    """
     from scipy.sparse import csc_array
 
     n = matrix.shape[0]
     pattern = _without_cancellation(matrix)
-    factor = factorise(pattern)
-    L = csc_array(factor.L)
+    factor = factorise(pattern, order)
+    L = csc_array(factor.lower)
     L.sort_indices()
     reach = np.diff(L.indptr) - 1  # entries below the diagonal
     parents = _elimination_tree(L, reach)
@@ -56,10 +107,9 @@ def plan_elimination(matrix: Any) -> Elimination:
     new = np.empty(n + 1, dtype=np.intp)
     new[post] = np.arange(n)
     new[n] = n
-    factor_order = np.argsort(factor.perm_c)
     new_parents = new[parents[post]]
     fronts = _fronts(L, reach, new_parents, post, new)
-    return Elimination(factor_order[post], fronts)
+    return Elimination(factor.order[post], fronts)
 
 
 def _elimination_tree(L: Any, reach: Ints) -> Ints:
@@ -73,16 +123,26 @@ def _elimination_tree(L: Any, reach: Ints) -> Ints:
     return parents
 
 
-def factorise(matrix: Any) -> Any:
-    """SuperLU of a symmetric matrix, ordered as such and pivoted on its diagonal."""
+def factorise(matrix: Any, order: Ints | None = None) -> Factor:
+    """SuperLU of a symmetric matrix, ordered as such and pivoted on its diagonal.
+
+    Args:
+        matrix: The matrix in compressed columns, (n, n).
+        order: Its rows in an order of little fill, (n,); by default SuperLU finds one.
+    """
     from scipy.sparse.linalg import splu
 
-    symmetric: Any = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
+    ordering = "MMD_AT_PLUS_A"
+    if order is not None:
+        ordering = "NATURAL"
+        matrix = matrix[order][:, order].tocsc()
+    symmetric: Any = {"permc_spec": ordering, "options": {"SymmetricMode": True}}
     try:
-        return splu(matrix, diag_pivot_thresh=0.0, **symmetric)
+        superlu = splu(matrix, diag_pivot_thresh=0.0, **symmetric)
     except RuntimeError as error:  # "Factor is exactly singular"
         message = "the shifted Laplacian is singular to working precision; use a smaller kappa"
         raise NotPositiveDefiniteError(message) from error
+    return Factor(superlu, order)
 
 
 def _without_cancellation(matrix: Any) -> Any:

@@ -110,7 +110,8 @@ class GraphMatern(Kernel, HasParameters):
         if self.nu != integer_nu:
             return DensePower(laplacian, self.nu, shift)
         cache_bytes = _BYTES_PER_MEGABYTE * self.cache_megabytes
-        return SparsePower(laplacian, integer_nu, shift, cache_bytes)
+        graph = self.network if isinstance(self.network, Graph) else None
+        return SparsePower(laplacian, integer_nu, shift, cache_bytes, graph)
 
     def parameters(self) -> Mapping[str, Any]:
         """All parameters except the cache, which depends on the machine."""

@@ -196,18 +196,23 @@ def random_places(graph: LineGraph, rng: Any, count: int) -> list[tuple[float, f
 # --- the search ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", ["around", "towards", "compiled"])
+@pytest.mark.parametrize("form", ["around", "towards", "compiled", "hierarchy"])
 def test_the_search_finds_the_cheapest_between_places(
     city: RoadNetwork, form: str
 ) -> None:
     """With several candidates, some edges closed, some that cost nothing; shares of 0 and 1 too."""
-    if form == "compiled":
+    is_compiled = form in ("compiled", "hierarchy")
+    if is_compiled:
         pytest.importorskip("numba")
     graph, rng = city.line_graph(), np.random.default_rng(5)
     costs = rng.gamma(2.0, size=len(graph)) * (rng.random(len(graph)) < 0.9)
     turned = rng.random(len(graph.turns)) * (rng.random(len(graph.turns)) < 0.9)
     search = Search(
-        graph, costs, turned, backend="numba" if form == "compiled" else "numpy"
+        graph,
+        costs,
+        turned,
+        backend="numba" if is_compiled else "numpy",
+        form="hierarchy" if form == "hierarchy" else "landmarks",
     )
     if form != "around":
         search.prepare()

@@ -20,26 +20,23 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from superarm._version import __version__
 from superarm.core.compressed import read_npz
 from superarm.core.errors import InputError
 
 from .network_arrays import pack_network, unpack_network, unpack_text
+from .records import set_fields
 from .road import RoadNetwork
+from .trusted_files import open_trusted, write_whole
 
 # Raise it when readers read differently, or arrays mean something else.
 _FORMAT = 1
-# A cache may have so many times the network's size, or 64 MiB.
-_GROWTH = 100
-_SMALL = 1 << 26
 # Bytes of a network's file, 8 GiB, beyond which its content is not compared.
 _LARGEST = 1 << 33
 # A network of fewer edges is read in no time.
@@ -83,15 +80,17 @@ def read_cached(
     cache = cache_path(path, variant)
     cached_network = _read_cache(cache, path, key, name)
     if cached_network is not None:
+        set_fields(cached_network, source=path)
         return cached_network
     network = read()
+    set_fields(network, source=path)
     is_large = len(network.edge_ids) >= least_edges
     if is_large and os.access(path.parent, os.W_OK):
         # A full disk, or an id that is no text: then there is no cache.
         with suppress(OSError, ValueError):
             if _digest(path) == content:
                 data = pack_network(network, key)
-                _write(cache, data)
+                write_whole(cache, data)
     return network
 
 
@@ -114,53 +113,13 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _write(cache: Path, data: bytes) -> None:
-    """Write completely or not at all. A link is replaced; the file that it leads to is not touched."""
-    temporary = cache.with_name(f"{cache.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-        os.replace(temporary, cache)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
-
-
 def _read_cache(cache: Path, path: Path, key: str, name: str) -> RoadNetwork | None:
     """Return the network that is cached for this key, if there is one."""
     try:
-        with _open(cache, path) as file:
+        with open_trusted(cache, path) as file:
             arrays = read_npz(file)
             if unpack_text(arrays, "key") != key:
                 return None
             return unpack_network(arrays, name)
     except (InputError, OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
-
-
-def _open(cache: Path, path: Path) -> BinaryIO:
-    """Open a regular file of the user or of the network's owner, of a size that a cache can have."""
-    # Not every system has these flags: follow no link, wait for no pipe, change no byte.
-    flags = os.O_RDONLY
-    flags |= getattr(os, "O_NOFOLLOW", 0)
-    flags |= getattr(os, "O_NONBLOCK", 0)
-    flags |= getattr(os, "O_BINARY", 0)
-    handle = os.open(cache, flags)
-    file = os.fdopen(handle, "rb")
-    try:
-        facts = os.fstat(handle)
-        source = path.stat()
-        if not stat.S_ISREG(facts.st_mode):
-            raise InputError("it is not a regular file")
-        if hasattr(os, "geteuid"):  # Windows has no owners
-            trusted_owners = (os.geteuid(), source.st_uid)
-            if facts.st_uid not in trusted_owners:
-                raise InputError("it belongs to somebody else")
-        most_bytes = max(_SMALL, _GROWTH * source.st_size)
-        if facts.st_size > most_bytes:
-            raise InputError("it is far too large")
-    except BaseException:
-        file.close()
-        raise
-    return file

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superarm.core import Bools, Floats, Ints
 from superarm.core.caching import cached_property
@@ -24,6 +25,7 @@ from superarm.core.inputs import read_only
 from superarm.roads.energy.junctions import Signal, turn_seconds
 
 from .records import Rebuildable, freeze, set_fields
+from .stored import read_stored, store
 
 if TYPE_CHECKING:
     from .road import RoadNetwork
@@ -122,6 +124,24 @@ class LineGraph(Graph, Rebuildable):
     def turn_graph(self) -> TurnGraph:
         """These roads as data, as kernels and oracles need them."""
         return TurnGraph(length=self.length, turns=self.turns.astype(np.int32))
+
+    @cached_property
+    def elimination_order(self) -> Ints:
+        """The edges in the order of a nested dissection, (n,); see :mod:`superarm.core.dissection`.
+
+        That of a large network is stored beside its file. The ``turn_graph`` then has it too.
+        """
+        n = len(self)
+        order = None
+        stored = read_stored(self, "order")
+        if stored is not None and len(stored) == 1 and is_permutation(stored[0], n):
+            order = read_only(stored[0].astype(np.intp))
+            # A property of its own, which would compute the same.
+            vars(self.turn_graph).setdefault("elimination_order", order)
+        if order is None:
+            order = self.turn_graph.elimination_order
+            store(self, "order", [order.astype(np.int32)])
+        return order
 
     @property
     def successors(self) -> Any:
@@ -285,6 +305,22 @@ def components(links: Ints, count: int, *, directed: bool) -> Ints:
     graph = csr_array(entries, shape=(count, count))
     _, labels = connected_components(graph, directed=directed, connection="strong")
     return np.asarray(labels, dtype=np.intp)
+
+
+def is_permutation(numbers: Ints | NDArray[np.int32], count: int) -> bool:
+    """Whether an array holds each number from 0 once.
+
+    Args:
+        numbers: The numbers.
+        count: How many there must be.
+    """
+    if len(numbers) != count or not count:
+        return len(numbers) == count
+    if numbers.min() < 0 or numbers.max() >= count:
+        return False
+    is_met = np.zeros(count, dtype=np.bool_)
+    is_met[numbers] = True
+    return bool(is_met.all())
 
 
 def _find_pairs(pairs: Ints, among: Ints) -> Ints:

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -116,6 +117,7 @@ class RoadNetwork(Displayable, Rebuildable):
             nobody comes, m/s, (c,).
         signals: Signals by the number of their connection.
         street_names: One for each edge, "" where it has none.
+        source: The file beside which the network is cached; ``None`` where it is not.
     """
 
     name: str
@@ -138,6 +140,7 @@ class RoadNetwork(Displayable, Rebuildable):
     turn_entry: Floats | None = None
     signals: Mapping[int, Signal] = field(default_factory=dict)
     street_names: tuple[str, ...] | None = None
+    source: Path | None = None
 
     def _display_fields(self) -> Mapping[str, Any]:
         return {

@@ -11,6 +11,7 @@ import numpy as np
 from superarm.core import Floats, Ints
 from superarm.core.inputs import read_only
 from superarm.kernels import GraphMatern
+from superarm.kernels.graph_powers import LEAST_ORDERED
 from superarm.oracles import ShortestPath
 from superarm.roads.energy import RoadScales, Vehicle
 from superarm.roads.models import FleetModel
@@ -66,8 +67,11 @@ def near_kernel(graph: LineGraph) -> GraphMatern:
     Args:
         graph: The roads.
     """
+    turn_graph = graph.turn_graph
+    if len(turn_graph) >= LEAST_ORDERED:
+        _ = graph.elimination_order  # stored beside the network, for the next time
     raw = GraphMatern(
-        graph.turn_graph, nu=2, kappa=1.0, normalisation="raw", cache_megabytes=256.0
+        turn_graph, nu=2, kappa=1.0, normalisation="raw", cache_megabytes=256.0
     )
     rng = np.random.default_rng(0)
     normals = rng.standard_normal((len(graph), _DRAWS))

@@ -28,7 +28,7 @@ won back, is charged too, and the better of the two is taken: other routes may b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ from .energy_beliefs import EnergySource, ModelEnergies, RouteParts, When
 from .learned_energies import FleetEnergies, read_learned
 from .prices import Plan, PricedRoute, describe_shortfall, shortfall
 from .requested_roads import RequestedRoads, check_settings, find_roads
-from .search import Ends, RoutePath, Search
+from .search import Ends, Form, RoutePath, Search, require_form
 from .trips import (
     Place,
     RequestedTrip,
@@ -90,6 +90,8 @@ class Router:
             (``mass`` …).
         vehicle_name: The vehicle's name in a fleet's log: forecasts then use its own trips.
         backend: "numpy", "numba", or "auto", which compiles the search where numba is installed.
+        search: How searches are prepared: by "landmarks", by a "hierarchy", which must be compiled, or
+            "auto": a hierarchy on large networks where the backend compiles.
         record: The coverage of the intervals that the state's policy forecast, where it is known.
             A fleet's state has a record of its own.
 
@@ -112,9 +114,11 @@ class Router:
         settings: Mapping[str, Any] = _NONE,
         vehicle_name: str | None = None,
         backend: Backend = "auto",
+        search: Form = "auto",
         record: TrackRecord | None = None,
     ) -> None:
         check_settings(settings)
+        require_form(search, backend)
         require_choice(routing, "routing", ("rectified", "potential"))
         roads = RequestedRoads(network, vehicle_class, elevation, settings)
         source: EnergySource
@@ -133,13 +137,17 @@ class Router:
         self._vehicle = RoutedVehicle(vehicle_name, source.vehicle, source.trips)
         self._plans: dict[When | None, Plan] = {}
         self._backend: Backend = backend
+        self._form: Form = search
         # Numba is imported when landmarks are computed, not for a single route.
         if backend != "auto":
             # Refuses a backend that is unknown or not installed.
             is_compiled(backend)
 
     def prepare(self, *, compared: bool = True) -> None:
-        """Compute the landmarks of all searches now; by default this happens after eight routes.
+        """Compute the landmarks or hierarchies of all searches now.
+
+        By default landmarks are computed after eight routes, and the hierarchy of a large network after
+        a thousand.
 
         Args:
             compared: Whether to compute those of the fastest and the shortest route, too, which
@@ -205,6 +213,49 @@ class Router:
             raise InfeasibleError(describe_shortfall(priced, self.graph, self.battery))
         return self._answer(plan, trip, priced)
 
+    def matrix(
+        self,
+        starts: Sequence[Place],
+        goals: Sequence[Place],
+        *,
+        depart: str | When | None = None,
+    ) -> Floats:
+        """The energies of the routes of least cost from each start to each goal, Wh, (s, g).
+
+        Each is what a route costs, Σc + Σt, and with potential routing the height between both places.
+        With potential routing and without ``cut_edges``, that is the expected energy of :meth:`route`.
+        No battery and no closures count. It is infinite where there is no route.
+
+        Args:
+            starts: Edge ids, coordinates or names of streets, as in :meth:`route`.
+            goals: The same.
+            depart: "HH:MM", or a date and time; it matters where ``source.timed``.
+
+        >>> from superarm.roads.networks import generate_city
+        >>> router = Router(generate_city(edges=300, seed=1))
+        >>> matrix = router.matrix(["r1", "r20"], ["r7", "r20", "r3"])
+        >>> bool(np.isclose(matrix[0, 1], router.route("r1", "r20").best.energy))
+        True
+        """
+        start_ends = [self._end(place, share_of_edges=0.0) for place in starts]
+        goal_ends = [self._end(place, share_of_edges=1.0) for place in goals]
+        plan = self._plan(as_departure(depart))
+        costs = plan.search.least_costs(
+            [end.ends for end in start_ends], [end.ends for end in goal_ends]
+        )
+        start_heights = np.array([self._height(end) for end in start_ends])
+        goal_heights = np.array([self._height(end) for end in goal_ends])
+        climbs = goal_heights - start_heights[:, None]  # metres
+        return np.asarray(costs + plan.per_metre * climbs)
+
+    def _height(self, end: TripEnd) -> float:
+        """The height of a place, metres."""
+        graph = self.graph
+        edge = int(end.ends.edges[0])
+        tail = graph.network.tail[graph.edges[edge]]
+        height = graph.network.junctions[tail, _HEIGHT]
+        return float(height + end.ends.shares[0] * graph.rise[edge])
+
     def _answer(
         self, plan: Plan, trip: RequestedTrip, priced: PricedRoute
     ) -> RouteAnswer:
@@ -267,10 +318,15 @@ class Router:
         is_cut = mean < potentials
         return Plan(
             energies=energies,
-            search=Search(graph, costs, turn_costs, backend=self._backend),
-            uncredited=Search(graph, uncredited, turn_costs, backend=self._backend),
+            search=self._make_search(costs, turn_costs),
+            uncredited=self._make_search(uncredited, turn_costs),
             cut_edges=int(np.count_nonzero(is_cut)),
             per_metre=per_metre,
+        )
+
+    def _make_search(self, costs: Floats, turn_costs: Floats) -> Search:
+        return Search(
+            self.graph, costs, turn_costs, backend=self._backend, form=self._form
         )
 
     def _end(self, place: Place, share_of_edges: float) -> TripEnd:
@@ -373,9 +429,8 @@ class Router:
     @cached_property
     def _comparisons(self) -> dict[str, Search]:
         graph = self.graph
-        backend = self._backend
-        fastest = Search(graph, graph.travel_time, graph.turn_seconds, backend=backend)
-        shortest = Search(graph, graph.length, graph.turn_length, backend=backend)
+        fastest = self._make_search(graph.travel_time, graph.turn_seconds)
+        shortest = self._make_search(graph.length, graph.turn_length)
         return {"fastest": fastest, "shortest": shortest}
 
 

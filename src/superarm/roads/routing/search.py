@@ -20,14 +20,15 @@ goes towards the goal [goldberg2005computing, section 5]. Closed edges make no d
 bounds still hold. Landmarks take as long as a dozen searches of the whole graph: they are computed
 after a few routes, or by :meth:`Search.prepare`.
 
-*Two forms.* scipy's search of the graph within a radius, which grows until the goal is found; and,
-where numba is installed (extra ``[fast]``) and there are landmarks, a compiled search that stops at the
-goal.
+*Forms.* scipy's search of the graph within a radius, which grows until the goal is found; and, where
+numba is installed (extra ``[fast]``) and there are landmarks, a compiled search that stops at the goal.
+On large networks a compiled hierarchy takes the place of landmarks (:mod:`.hierarchy`).
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +36,11 @@ from numpy.typing import NDArray
 from superarm.core import Bools, Floats, Ints
 from superarm.core.caching import cached_property
 from superarm.core.compiling import Backend, is_compiled
+from superarm.core.errors import InputError
+from superarm.core.inputs import require_choice
 from superarm.core.shortest_paths import ShortestPaths, shortest_costs, shortest_paths
 from superarm.roads.networks import LineGraph
+from superarm.roads.networks.stored import LEAST_STORED
 
 _LANDMARKS = 6
 _USED = 3  # bounds that are used for a goal: the best of the first start
@@ -44,8 +48,18 @@ _FIRST_RADIUS = 0.05  # of the first search, as a share of π
 _WIDER = 2.5  # factor by which the radius grows
 _TRIES = 4  # searches within a radius before one without
 _UNGUIDED = 8  # routes that are searched before landmarks are computed
+# Routes by landmarks before a hierarchy replaces them, and starts of a matrix from which it is used: its
+# customisation takes as long as about so many.
+_MANY_ROUTES = 1000
+_MANY_STARTS = 50
 # Share by which a known cost may be larger when it is summed in another order.
 _SLACK = 1e-9
+# Edges from which "auto" prefers a hierarchy, and from which it is stored beside the network. Below,
+# landmarks answer within a millisecond too, and their loops compile faster.
+_LEAST_EDGES = LEAST_STORED
+
+Form = Literal["auto", "landmarks", "hierarchy"]
+"""How a search is prepared."""
 
 Numbers = NDArray[np.int32]
 """Edges and turns as scipy and compiled loops take them."""
@@ -91,6 +105,8 @@ class Search:
         costs: Cost of each edge, (n,).
         turn_costs: Cost of each turn, (a,).
         backend: "numpy" never compiles, "numba" must, "auto" compiles where numba is installed.
+        form: "landmarks", "hierarchy", which must be compiled, or "auto": a hierarchy on large networks
+            where the backend compiles.
     """
 
     def __init__(
@@ -100,26 +116,32 @@ class Search:
         turn_costs: Floats,
         *,
         backend: Backend = "auto",
+        form: Form = "auto",
     ) -> None:
+        require_form(form, backend)
         self._n = len(graph)
         self._graph = graph
         self._costs = costs
         self._turn_costs = turn_costs
         self._backend = backend
+        self._form = form
         self._first, self._second = graph.turns.T  # edges before and behind each turn
         self._weights: Floats = costs[self._second] + turn_costs  # w, (a,)
         # The turns of each edge as rows of a sparse matrix.
         pointers = np.searchsorted(self._first, np.arange(self._n + 1))
         self._pointers: Numbers = pointers.astype(np.int32)
         self._ends: Numbers = self._second.astype(np.int32)
-        self._unguided_routes = 0
+        self._routes = 0
         self._guided = False
+        self._climbs = False  # whether the hierarchy is used
+        self._hierarchy_is_due = True  # once there are many routes
 
     def prepare(self) -> None:
-        """Compute the landmarks now, so that no route has to wait for them."""
-        self._guided = True
-        if self._compiled is None:
+        """Compute the landmarks or the hierarchy now, so that no route has to wait for them."""
+        self._climbs = self._hierarchy is not None
+        if not self._climbs and self._compiled is None:
             _ = self._marks
+        self._guided = True
 
     def cost(self, path: RoutePath) -> float:
         """The cost of a route.
@@ -157,12 +179,11 @@ class Search:
         if known is not None:
             known_cost = (1.0 + _SLACK) * self.cost(known)
             limit = min(known_cost, limit)
-        if not self._guided:
-            self._unguided_routes += 1
-            if self._unguided_routes > _UNGUIDED:
-                self.prepare()
+        self._count_route()
         if not self._guided:
             longer = self._search_around(starts, goals, closed, limit)
+        elif self._climbs:
+            longer = self._hierarchy.find(starts, goals, closed, limit)
         elif self._compiled is None:
             longer = self._search_towards(starts, goals, closed, limit)
         else:
@@ -170,6 +191,48 @@ class Search:
         if on_one_edge.cost <= longer.cost:
             return on_one_edge.path
         return longer.path
+
+    def _count_route(self) -> None:
+        """Prepare what pays after so many routes: landmarks, later a hierarchy."""
+        self._routes += 1
+        if self._climbs or self._routes <= _UNGUIDED:
+            return
+        if self._form == "hierarchy":
+            self.prepare()
+            return
+        self._guided = True  # by landmarks
+        if self._routes >= _MANY_ROUTES and self._hierarchy_is_due:
+            self._hierarchy_is_due = False  # other threads go on with landmarks
+            self.prepare()
+
+    def least_costs(self, starts: Sequence[Ends], goals: Sequence[Ends]) -> Floats:
+        """The cost of the cheapest route from each start to each goal, (s, g); infinite without one.
+
+        Args:
+            starts: Where routes may begin.
+            goals: Where routes may end.
+        """
+        is_many = self._form == "hierarchy" or len(starts) >= _MANY_STARTS
+        if is_many and self._hierarchy is not None:
+            self.prepare()
+        if not starts or not goals:
+            costs = np.zeros((len(starts), len(goals)))
+        elif self._climbs:
+            costs = self._hierarchy.least_costs(starts, goals)
+        else:
+            rows = [self._costs_from(start, goals) for start in starts]
+            costs = np.array(rows).reshape(len(starts), len(goals))
+        for row, start in zip(costs, starts, strict=True):
+            on_one_edge = [self._on_one_edge(start, goal).cost for goal in goals]
+            np.minimum(row, on_one_edge, out=row)
+        return costs
+
+    def _costs_from(self, start: Ends, goals: Sequence[Ends]) -> Floats:
+        """The cost of the cheapest route of two or more edges to each goal, (g,)."""
+        entering = self._entering(start)
+        reached = self._distances(self._weights, start.edges, entering, np.inf)
+        costs = [self._cheapest_end(reached, start, goal).cost for goal in goals]
+        return np.array(costs)
 
     def _on_one_edge(self, starts: Ends, goals: Ends) -> BestPath:
         """The cheapest route that stays on its first edge, where a goal lies ahead."""
@@ -343,6 +406,18 @@ class Search:
         return np.array(marks)
 
     @cached_property
+    def _hierarchy(self) -> Any:
+        """The search by a hierarchy; ``None`` where landmarks are used."""
+        is_wanted = self._form == "hierarchy"
+        if self._form == "auto" and self._n >= _LEAST_EDGES:
+            is_wanted = is_compiled(self._backend)
+        if not is_wanted:
+            return None
+        from .hierarchy import HierarchySearch, hierarchy_of
+
+        return HierarchySearch(hierarchy_of(self._graph), self._weights, self._costs)
+
+    @cached_property
     def _compiled(self) -> Any:
         """The compiled search with its landmarks; ``None`` where the backend does not compile."""
         if not is_compiled(self._backend):
@@ -357,6 +432,23 @@ class Search:
             # Not ``_marks``: the compiled search stores them in another order.
             self._compute_marks(),
         )
+
+
+def require_form(form: Form, backend: Backend) -> None:
+    """Refuse a form of search that is unknown, or that the backend cannot have.
+
+    Args:
+        form: How a search is prepared.
+        backend: "numpy", "numba" or "auto".
+    """
+    require_choice(form, "search", get_args(Form))
+    if form != "hierarchy":
+        return
+    if backend == "numpy":
+        raise InputError(
+            'a hierarchy needs compiled loops: pass backend="numba" or "auto", or search="landmarks"'
+        )
+    is_compiled("numba")
 
 
 def best_marks(start: Floats, goal: Floats) -> Ints:
