@@ -117,6 +117,14 @@ class SparsePower:
             diagonal[start:stop] = np.einsum("ij,ij->j", left, right)
         return diagonal
 
+    def precision(self) -> Any:
+        """A^ν, sparse (n, n)."""
+        A = self._shifted(self._shift)
+        power = A
+        for _ in range(self._nu - 1):
+            power = power @ A
+        return power.tocsc()
+
     def solve(self, right: Floats, times: int) -> Floats:
         """A^{−times} times ``right``, (n,) or (n, k)."""
         for _ in range(times):

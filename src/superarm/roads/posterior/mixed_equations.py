@@ -1,0 +1,305 @@
+"""The posterior precision of a fleet's roads and vehicles as a linear mixed model.
+
+=============  =======================================================================
+``n``, ``V``   roads, vehicles that were driven
+``f``          what roads do to all vehicles, (n,); f given g is normal with mean g and variance D
+``g``          the part of f that is carried along the network, (n,): prior precision P = (near² k_G)⁻¹
+``D``          what each road does by itself beyond g: a diagonal
+``w``, ``w_v`` terms of the fleet, (5,), and of each vehicle beyond them, (V, 5)
+``λ``          diagonal of the information of all trips about f, (n,)
+``B``          their information about the terms of each vehicle, (V, 5, 5)
+=============  =======================================================================
+
+Henderson's equations Q x = b of the unknowns x = (f, g, w, w_v), with u_v = w + w_v::
+
+        ⎡ D⁻¹ + Λ   −D⁻¹      Λ_fu     ⎤           Λ the information of trips about (f, u),
+    Q = ⎢ −D⁻¹      D⁻¹ + P   0        ⎥           in which each trip's own terms are eliminated:
+        ⎣ Λ_uf      0         W⁻¹ + Λ_u⎦           see :mod:`.trip_products`
+
+K_G is dense, but P is as sparse as the network: nothing here has s² or n² entries. Q is preconditioned
+with M, which has diag λ for Λ, B for Λ_u, and nothing for Λ_fu. Both blocks of M are inverted exactly:
+that of (f, g) by a sparse factor of P + λ D⁻¹/(D⁻¹ + λ), that of (w, w_v) vehicle by vehicle.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.core.caching import cached_property
+from superarm.core.compiling import Backend
+from superarm.core.errors import PrecisionWarning, warn
+from superarm.kernels import GraphMatern
+from superarm.kernels.elimination import factorise
+from superarm.roads.energy.scales import TERMS, RoadScales
+
+from .conjugate_gradients import Solution, conjugate_gradients
+from .noise import TripNoise
+from .soft_modes import SoftModes, soft_modes
+from .trip_products import RoadsAndVehicles, TripProducts, trip_diagonals
+from .trips import Trips
+
+_P = len(TERMS)
+MOST_STEPS = 1000
+"""Steps after which a solve gives up and warns."""
+_STALE = 0.1  # share of roads whose information may change before the factor is made anew
+
+
+class Unknowns(NamedTuple):
+    """Values of all unknowns, or what multiplies them."""
+
+    f: Floats  # (n,)
+    g: Floats  # (n,)
+    fleet: Floats  # w, (5,)
+    vehicles: Floats  # w_v, (V, 5)
+
+    @classmethod
+    def zeros(cls, roads: int, vehicles: int) -> Unknowns:
+        """All zero."""
+        return cls(
+            f=np.zeros(roads),
+            g=np.zeros(roads),
+            fleet=np.zeros(_P),
+            vehicles=np.zeros((vehicles, _P)),
+        )
+
+    @classmethod
+    def from_flat(cls, flat: Floats, roads: int) -> Unknowns:
+        """The inverse of :meth:`flat`, as views."""
+        terms = flat[2 * roads :].reshape(-1, _P)
+        return cls(flat[:roads], flat[roads : 2 * roads], terms[0], terms[1:])
+
+    def flat(self) -> Floats:
+        """All in one vector, (2n + 5 + 5V,)."""
+        return np.concatenate([self.f, self.g, self.fleet, self.vehicles.ravel()])
+
+
+class _TermsInverse(NamedTuple):
+    """The inverse of the block of M over (w, w_v)."""
+
+    vehicle_inverse: Floats  # (V_v⁻¹ + B)⁻¹, (V, 5, 5)
+    gain: Floats  # (V_v⁻¹ + B)⁻¹ B, (V, 5, 5)
+    fleet_inverse: Floats  # (W⁻¹ + Σ B (I − gain))⁻¹, (5, 5)
+
+    def times(self, fleet: Floats, vehicles: Floats) -> tuple[Floats, Floats]:
+        """w and w_v of these right-hand sides."""
+        explained = np.einsum("vji,vj->i", self.gain, vehicles)
+        w = self.fleet_inverse @ (fleet - explained)
+        w_v = np.einsum("vij,vj->vi", self.vehicle_inverse, vehicles)
+        w_v -= np.einsum("vij,j->vi", self.gain, w)
+        return w, w_v
+
+
+class MixedEquations:
+    """Q of all trips learned so far, and its preconditioner.
+
+    Args:
+        kernel: k_G.
+        sizes: Wh that each road moves, (n,).
+        scales: Standard deviations of the model.
+        backend: How products with the information of trips are computed.
+    """
+
+    def __init__(
+        self,
+        kernel: GraphMatern,
+        sizes: Floats,
+        scales: RoadScales,
+        backend: Backend = "auto",
+    ) -> None:
+        self._kernel = kernel
+        self._roads = len(kernel)
+        self._scales = scales
+        self._backend: Backend = backend
+        self._noise = TripNoise(scales)
+        self.own_variance = scales.own**2 + np.square(scales.share * sizes)  # D
+        self._own_precision = 1.0 / self.own_variance
+        self._products = TripProducts(
+            self._roads, self._noise, np.array(scales.trip), backend
+        )
+        self._road_information = np.zeros(self._roads)  # λ
+        self._vehicle_information = np.zeros((0, _P, _P))  # B
+        # What P is factorised with; it may lag behind λ.
+        self._shift = np.zeros(self._roads)
+        self._factor_cache: list[Any] = []
+        self._terms_cache: list[_TermsInverse] = []
+        self._modes = SoftModes.none()
+        self._smallest = np.inf
+
+    def copy(self) -> MixedEquations:
+        """Equations that can grow by themselves."""
+        other = copy(self)
+        other._products = self._products.copy()
+        other._factor_cache = list(self._factor_cache)
+        other._terms_cache = list(self._terms_cache)
+        return other
+
+    @cached_property
+    def _near_precision(self) -> Any:
+        """P, sparse (n, n)."""
+        precision = self._kernel.precision() / self._scales.near**2
+        return precision.tocsr()
+
+    @property
+    def vehicles(self) -> int:
+        """V."""
+        return len(self._vehicle_information)
+
+    @property
+    def size(self) -> int:
+        """The number of unknowns."""
+        return 2 * self._roads + _P + _P * self.vehicles
+
+    # --- trips -------------------------------------------------------------------------------
+
+    def append(self, trips: Trips, drivers: Ints, vehicles: int) -> None:
+        """Add the information of trips.
+
+        Args:
+            trips: The trips.
+            drivers: The place of each arm's vehicle, (N,).
+            vehicles: V, those of these trips included.
+        """
+        new = trip_diagonals(self._noise, trips, drivers, self._roads, vehicles)
+        self._products.append(trips, drivers)
+        added = vehicles - self.vehicles
+        padding = ((0, added), (0, 0), (0, 0))
+        before = np.pad(self._vehicle_information, padding)
+        self._vehicle_information = before + new.vehicles
+        self._road_information = self._road_information + new.roads
+        self._terms_cache = []
+        if self._is_stale():
+            self._factor_cache = []
+
+    def _is_stale(self) -> bool:
+        """Whether the factor is from before much of what is known of roads."""
+        change = np.abs(self._current_shift() - self._shift)
+        changed = np.count_nonzero(change > 0.5 * self._own_precision)
+        known = np.count_nonzero(self._road_information)
+        return bool(changed > _STALE * known)
+
+    def _current_shift(self) -> Floats:
+        """λ D⁻¹/(D⁻¹ + λ), (n,)."""
+        own = self._own_precision
+        of_trips = self._road_information
+        return np.asarray(of_trips * own / (own + of_trips))
+
+    # --- products ----------------------------------------------------------------------------
+
+    def times(self, flat: Floats) -> Floats:
+        """Q times unknowns."""
+        x = Unknowns.from_flat(flat, self._roads)
+        learned = self._products.times(RoadsAndVehicles(x.f, x.fleet + x.vehicles))
+        prior = self.prior_times(x)
+        return Unknowns(
+            f=prior.f + learned.roads,
+            g=prior.g,
+            fleet=prior.fleet + learned.vehicles.sum(axis=0),
+            vehicles=prior.vehicles + learned.vehicles,
+        ).flat()
+
+    def prior_times(self, x: Unknowns) -> Unknowns:
+        """The prior precision times unknowns."""
+        own = self._own_precision * (x.f - x.g)
+        return Unknowns(
+            f=own,
+            g=self._near_precision @ x.g - own,
+            fleet=x.fleet / np.square(self._scales.fleet),
+            vehicles=x.vehicles / np.square(self._scales.vehicle),
+        )
+
+    def precondition(self, flat: Floats) -> Floats:
+        """M⁻¹ times unknowns."""
+        return self._inverse_blocks(flat) + self._modes.times(flat)
+
+    def _inverse_blocks(self, flat: Floats) -> Floats:
+        """The inverse of the blocks of M, times unknowns."""
+        r = Unknowns.from_flat(flat, self._roads)
+        own = self._own_precision
+        precision = own + self._road_information  # of f given g
+        g = self._factor.solve(r.g + own / precision * r.f)
+        f = (r.f + own * g) / precision
+        fleet, vehicles = self._terms_inverse.times(r.fleet, r.vehicles)
+        return Unknowns(f, g, fleet, vehicles).flat()
+
+    @property
+    def _factor(self) -> Any:
+        """The sparse factor of P + λ D⁻¹/(D⁻¹ + λ)."""
+        if not self._factor_cache:
+            from scipy.sparse import diags_array
+
+            self._shift = self._current_shift()
+            shifted = self._near_precision + diags_array(self._shift)
+            self._factor_cache.append(factorise(shifted.tocsc()))
+            self._smallest = np.inf
+            self._modes = SoftModes.none()
+        return self._factor_cache[0]
+
+    @property
+    def _terms_inverse(self) -> _TermsInverse:
+        if not self._terms_cache:
+            B = self._vehicle_information
+            prior = np.diag(1.0 / np.square(self._scales.vehicle))
+            vehicle_inverse = np.linalg.inv(prior + B)
+            gain = vehicle_inverse @ B
+            fleet = np.diag(1.0 / np.square(self._scales.fleet))
+            fleet += (B - B @ gain).sum(axis=0)
+            inverse = _TermsInverse(vehicle_inverse, gain, np.linalg.inv(fleet))
+            self._terms_cache.append(inverse)
+        return self._terms_cache[0]
+
+    # --- solutions ---------------------------------------------------------------------------
+
+    def solve(self, right: Floats, start: Floats | None, error: float) -> Solution:
+        """Q⁻¹ b such that no linear function is off by more than a share of its standard deviation.
+
+        Args:
+            right: b.
+            start: Where to start.
+            error: That share: a bound of the energy norm.
+        """
+        return self._solve(right, start, lambda squared, _: squared <= error**2)
+
+    def solve_variance(self, right: Floats, tolerance: float) -> Solution:
+        """Q⁻¹ a such that √(aᵀ Q⁻¹ a) is off by at most a share of itself.
+
+        Args:
+            right: a.
+            tolerance: That share.
+        """
+
+        def is_enough(squared: float, variance: float) -> bool:
+            # √(v + e) ≤ √v (1 + e / (2 v))
+            return squared <= 2.0 * tolerance * variance
+
+        return self._solve(right, None, is_enough)
+
+    def _solve(self, right: Floats, start: Floats | None, is_enough: Any) -> Solution:
+        _ = self._factor
+        if not np.isfinite(self._smallest):
+            self._measure()
+        solution = conjugate_gradients(
+            self.times,
+            self.precondition,
+            right,
+            start=start,
+            is_enough=is_enough,
+            smallest=self._smallest,
+            most=MOST_STEPS,
+        )
+        self._smallest = min(self._smallest, solution.smallest)
+        if not solution.converged:
+            warn(
+                f"conjugate gradients stopped after {MOST_STEPS} steps: means may be off by "
+                f"{solution.error:.2g} standard deviations; use RoadGP(form='dense')",
+                PrecisionWarning,
+            )
+        return solution
+
+    def _measure(self) -> None:
+        """Find where Q is much smaller than M, and correct M there."""
+        self._modes = soft_modes(self.times, self._inverse_blocks, self.size)
+        self._smallest = self._modes.smallest
