@@ -237,6 +237,12 @@ class GraphMatern(Kernel, HasParameters):
         power = self._sparse().precision()
         return ((root @ power @ root) / scale).tocsc()
 
+    def log_det_precision(self) -> float:
+        """ln det K⁻¹ over all nodes, for an integer ν."""
+        of_scales = 2.0 * float(np.log(self._node_scales()).sum())
+        of_variance = len(self) * float(np.log(self._scale_of_all()))
+        return self._sparse().log_det + of_scales - of_variance
+
     def root_times(self, normals: Floats) -> Floats:
         """R times ``normals``, where R Rᵀ = K over all nodes; for an even ν.
 

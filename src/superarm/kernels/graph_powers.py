@@ -125,6 +125,12 @@ class SparsePower:
             power = power @ A
         return power.tocsc()
 
+    @property
+    def log_det(self) -> float:
+        """ln det A^ν."""
+        pivots = self._factor.U.diagonal()
+        return self._nu * float(np.log(pivots).sum())
+
     def solve(self, right: Floats, times: int) -> Floats:
         """A^{−times} times ``right``, (n,) or (n, k)."""
         for _ in range(times):

@@ -49,7 +49,7 @@ from .log import Log
 from .matrices import from_lower, half_log_det, triangle_size, with_zeros
 from .noise import TripNoise
 from .old_states import has_vehicle_slots, not_of_its_trips, slots_without_vehicles
-from .slots import Slots
+from .slots import CountedRoads, Slots
 from .trips import Trips
 from .vehicle_groups import VehicleGroups
 from .vehicles import VehicleGroup
@@ -132,6 +132,10 @@ class RoadEngine:
             noise=self.noise.covariance(trips),
             explained=H_K_A + known.slots,
         )
+
+    def judge(self, trips: Trips) -> ExpectedRewards:
+        """The same for trips that are learned next."""
+        return self.expect(trips)
 
     def _vehicle_share(self, trips: Trips) -> VehicleShare:
         prior = self._vehicle_prior
@@ -355,6 +359,10 @@ class RoadEngine:
             self._vehicles = VehicleGroups.from_arrays(state, size, driven)
             self._draw_order = DrawOrder.from_arrays(state, driven, roads)
         self.log.append(trips)
+
+    def counted_roads(self, trips: Trips) -> CountedRoads:
+        """The roads of these trips, to which scales are fitted."""
+        return self.slots.counted_roads(trips)
 
     # --- all roads ---------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ from superarm.core.caching import cached_property
 from superarm.core.compiling import Backend
 from superarm.core.errors import PrecisionWarning, warn
 from superarm.kernels import GraphMatern
-from superarm.kernels.elimination import factorise
+from superarm.kernels.sparse_factor import SparseFactor
 from superarm.roads.energy.scales import TERMS, RoadScales
 
 from .conjugate_gradients import Solution, conjugate_gradients
@@ -75,6 +75,60 @@ class Unknowns(NamedTuple):
     def flat(self) -> Floats:
         """All in one vector, (2n + 5 + 5V,)."""
         return np.concatenate([self.f, self.g, self.fleet, self.vehicles.ravel()])
+
+
+class ArmWeights(NamedTuple):
+    """What multiplies the unknowns in the rewards of single arms."""
+
+    edges: Ints  # (m,)
+    masses: Floats  # what multiplies f, (m,)
+    terms: Floats  # what multiplies w and w_v, (m, 5)
+    places: Ints  # of the vehicle; −1 where it was never driven, (m,)
+
+    def sums(self, x: Unknowns) -> Floats:
+        """Each arm's reward of unknowns, (m,); vehicles that were never driven have w_v = 0."""
+        vehicles = np.vstack([x.vehicles, np.zeros(_P)])  # the last for place −1
+        u = x.fleet + vehicles[self.places]
+        of_roads = self.masses * x.f[self.edges]
+        return np.asarray(of_roads + np.einsum("ij,ij->i", self.terms, u))
+
+    def gather(self, values: Floats, roads: int, vehicles: int) -> Unknowns:
+        """The transpose: what values of the arms, (m,), put on the unknowns."""
+        gathered = Unknowns.zeros(roads, vehicles)
+        np.add.at(gathered.f, self.edges, self.masses * values)
+        weighted = self.terms * values[:, None]
+        gathered.fleet[:] = weighted.sum(axis=0)
+        is_known = self.places >= 0
+        np.add.at(gathered.vehicles, self.places[is_known], weighted[is_known])
+        return gathered
+
+
+class RewardSums(NamedTuple):
+    """What some rewards are sums of."""
+
+    edges: Ints  # distinct roads, (u,)
+    counts: Floats  # how much each reward counts each of them, (u, M)
+    fleet_terms: Floats  # terms of each reward, (M, 5)
+    places: Ints  # distinct vehicles that were driven before, (c,)
+    vehicle_terms: Floats  # terms of each reward that each of them drove, (M, c, 5)
+
+    def of_rows(self, rows: Floats, roads: int) -> Floats:
+        """X times unknowns in rows, which may be from before the latest vehicles: (k, M).
+
+        Args:
+            rows: Unknowns, (k, ·).
+            roads: n.
+        """
+        if not len(rows):
+            return np.zeros((0, len(self.fleet_terms)))
+        of_roads = rows[:, self.edges] @ self.counts
+        terms = rows[:, 2 * roads :].reshape(len(rows), -1, _P)
+        of_terms = terms[:, 0] @ self.fleet_terms.T
+        of_vehicles = terms[:, 1:]
+        is_older = self.places < of_vehicles.shape[1]
+        older = of_vehicles[:, self.places[is_older]]
+        of_terms += np.einsum("kvi,mvi->km", older, self.vehicle_terms[:, is_older])
+        return np.asarray(of_roads + of_terms)
 
 
 class _TermsInverse(NamedTuple):
@@ -124,7 +178,7 @@ class MixedEquations:
         self._vehicle_information = np.zeros((0, _P, _P))  # B
         # What P is factorised with; it may lag behind λ.
         self._shift = np.zeros(self._roads)
-        self._factor_cache: list[Any] = []
+        self._factor_cache: list[SparseFactor] = []
         self._terms_cache: list[_TermsInverse] = []
         self._modes = SoftModes.none()
         self._smallest = np.inf
@@ -219,21 +273,21 @@ class MixedEquations:
         """The inverse of the blocks of M, times unknowns."""
         r = Unknowns.from_flat(flat, self._roads)
         own = self._own_precision
-        precision = own + self._road_information  # of f given g
+        precision = self._road_precision
         g = self._factor.solve(r.g + own / precision * r.f)
         f = (r.f + own * g) / precision
         fleet, vehicles = self._terms_inverse.times(r.fleet, r.vehicles)
         return Unknowns(f, g, fleet, vehicles).flat()
 
     @property
-    def _factor(self) -> Any:
+    def _factor(self) -> SparseFactor:
         """The sparse factor of P + λ D⁻¹/(D⁻¹ + λ)."""
         if not self._factor_cache:
             from scipy.sparse import diags_array
 
             self._shift = self._current_shift()
             shifted = self._near_precision + diags_array(self._shift)
-            self._factor_cache.append(factorise(shifted.tocsc()))
+            self._factor_cache.append(SparseFactor(shifted))
             self._smallest = np.inf
             self._modes = SoftModes.none()
         return self._factor_cache[0]
@@ -250,6 +304,80 @@ class MixedEquations:
             inverse = _TermsInverse(vehicle_inverse, gain, np.linalg.inv(fleet))
             self._terms_cache.append(inverse)
         return self._terms_cache[0]
+
+    # --- what M contains ---------------------------------------------------------------------
+
+    def approximate_cov(self, sums: RewardSums) -> Floats:
+        """X M⁻¹ Xᵀ of some rewards, (M, M), without a product with the log."""
+        self._prepare()
+        edges = sums.edges
+        own, precision = self._own_precision, self._road_precision
+        shrinkage = own[edges] / precision[edges]
+        near = self._factor.inverse_block(edges)
+        of_roads = shrinkage[:, None] * near * shrinkage
+        of_roads[np.diag_indices_from(of_roads)] += 1.0 / precision[edges]
+        cov = sums.counts.T @ of_roads @ sums.counts
+        inverse = self._terms_inverse
+        fleet = sums.fleet_terms - np.einsum(
+            "mvi,vij->mj", sums.vehicle_terms, inverse.gain[sums.places]
+        )
+        cov += fleet @ inverse.fleet_inverse @ fleet.T
+        for number, place in enumerate(sums.places.tolist()):
+            phi = sums.vehicle_terms[:, number]
+            cov += phi @ inverse.vehicle_inverse[place] @ phi.T
+        along = sums.of_rows(self._modes.vectors, self._roads)  # (k, M)
+        cov += along.T @ (self._modes.weights[:, None] * along)
+        return cov
+
+    def approximate_variances(self, arms: ArmWeights) -> Floats:
+        """The diagonal of X M⁻¹ Xᵀ for single arms, (m,), without a product with the log."""
+        self._prepare()
+        own, precision = self._own_precision, self._road_precision
+        near = self._factor.diagonal
+        of_roads = 1.0 / precision + np.square(own / precision) * near
+        variances = np.square(arms.masses) * of_roads[arms.edges]
+        for place in np.unique(arms.places).tolist():
+            is_driven = arms.places == place
+            phi = arms.terms[is_driven]
+            cov = self._terms_cov(place)
+            variances[is_driven] += np.einsum("ij,jk,ik->i", phi, cov, phi)
+        added = self.size - self._modes.vectors.shape[1]
+        for weight, vector in zip(*self._modes[:2], strict=True):
+            mode = Unknowns.from_flat(np.pad(vector, (0, added)), self._roads)
+            variances += weight * np.square(arms.sums(mode))
+        return variances
+
+    def _terms_cov(self, place: int) -> Floats:
+        """The covariance of w + w_v by the blocks of M, (5, 5); of w where the place is −1."""
+        inverse = self._terms_inverse
+        if place < 0:
+            return inverse.fleet_inverse
+        remainder = np.eye(_P) - inverse.gain[place]
+        cov = remainder @ inverse.fleet_inverse @ remainder.T
+        return np.asarray(cov + inverse.vehicle_inverse[place])
+
+    def information(self) -> float:
+        """½ ln det of Q over the prior precision, nats, by the blocks of M and its soft modes."""
+        self._prepare()
+        scales = self._scales
+        of_fleet = 2.0 * float(np.log(scales.fleet).sum())
+        of_vehicles = 2.0 * self.vehicles * float(np.log(scales.vehicle).sum())
+        of_near = self._kernel.log_det_precision() - 2.0 * self._roads * np.log(scales.near)
+        of_own = float(np.log(self._own_precision).sum())
+        prior = of_near + of_own - of_fleet - of_vehicles
+
+        inverse = self._terms_inverse
+        fleet = -np.linalg.slogdet(inverse.fleet_inverse).logabsdet
+        vehicles = -np.linalg.slogdet(inverse.vehicle_inverse).logabsdet.sum()
+        roads = float(np.log(self._road_precision).sum()) + self._factor.log_det
+        corrections = float(np.log1p(self._modes.weights).sum())
+        posterior = fleet + vehicles + roads - corrections
+        return 0.5 * float(posterior - prior)
+
+    @property
+    def _road_precision(self) -> Floats:
+        """D⁻¹ + λ: the precision of f given g by M, (n,)."""
+        return np.asarray(self._own_precision + self._road_information)
 
     # --- solutions ---------------------------------------------------------------------------
 
@@ -278,9 +406,7 @@ class MixedEquations:
         return self._solve(right, None, is_enough)
 
     def _solve(self, right: Floats, start: Floats | None, is_enough: Any) -> Solution:
-        _ = self._factor
-        if not np.isfinite(self._smallest):
-            self._measure()
+        self._prepare()
         solution = conjugate_gradients(
             self.times,
             self.precondition,
@@ -298,6 +424,12 @@ class MixedEquations:
                 PrecisionWarning,
             )
         return solution
+
+    def _prepare(self) -> None:
+        """Factorise and measure M where that is not done yet."""
+        _ = self._factor
+        if not np.isfinite(self._smallest):
+            self._measure()
 
     def _measure(self) -> None:
         """Find where Q is much smaller than M, and correct M there."""

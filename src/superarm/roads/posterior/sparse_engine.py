@@ -1,0 +1,475 @@
+"""The arithmetic of :class:`RoadGP` for many visited roads: sparse, and solved iteratively.
+
+The unknowns and their equations Q x = b are those of :mod:`.mixed_equations`; x are the posterior means,
+and Q⁻¹ is the posterior covariance, of which only products are computed.
+
+=============  =======================================================================
+``a``          the weights of the unknowns in a reward: its mean is aᵀ x, its variance aᵀ Q⁻¹ a
+``b``          Xᵀ R⁻¹ (y − expected) of all trips
+``tolerance``  by what share of a posterior standard deviation means may be off, and standard deviations
+               by what share of themselves; see :mod:`.conjugate_gradients` for the bound
+=============  =======================================================================
+
+A trip changes Q and b, and x is found again from where it was. A joint draw about zero is
+x_0 − Q⁻¹ (Xᵀ R⁻¹ (X x_0 + e)), x_0 a draw of the prior and e one of the noise (Matheron's rule).
+
+Variances of all roads are those of M, exact by selected inversion, plus what Q⁻¹ differs from M⁻¹ by:
+
+    diag(Q⁻¹ − M⁻¹) ≈ mean over j of z_j ∘ (Q⁻¹ − M⁻¹) z_j,   z_j of random signs
+
+Its Monte-Carlo error is kept in ``variance_error``.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superarm.core import Floats, Ints, Rng, State
+from superarm.core.compiling import Backend
+from superarm.core.errors import StateError
+from superarm.core.linalg import cholesky
+from superarm.kernels import GraphMatern
+from superarm.roads.energy.scales import TERMS, RoadScales
+from superarm.roads.rows import COLUMNS, Column, edges_of, terms_of, vehicles_of
+
+from .draw_order import DrawOrder
+from .forecasts import ExpectedRewards
+from .information import residuals
+from .log import Log
+from .matrices import half_log_det
+from .mixed_equations import ArmWeights, MixedEquations, RewardSums, Unknowns
+from .noise import TripNoise
+from .slots import CountedRoads, count_roads
+from .trips import Trips
+
+_P = len(TERMS)
+TOLERANCE = 0.01
+_ROUNDING = 1e-9
+_PROBES = 16  # of random signs, for variances of all roads
+_PROBE_TOLERANCE = 1e-2  # of their solves, over that of answers
+
+
+class SparseRoadEngine:
+    """What was learned under one choice of scales.
+
+    Args:
+        kernel: k_G.
+        sizes: Wh that each road moves, (n,).
+        scales: Standard deviations of the model.
+        tolerance: By what share of a standard deviation answers may be off.
+        backend: How products with the log are computed.
+    """
+
+    def __init__(
+        self,
+        kernel: GraphMatern,
+        sizes: Floats,
+        scales: RoadScales,
+        tolerance: float = TOLERANCE,
+        backend: Backend = "auto",
+    ) -> None:
+        self.kernel = kernel
+        self.sizes = sizes
+        self.scales = scales
+        self.tolerance = tolerance
+        self.log = Log(COLUMNS)
+        self.noise = TripNoise(scales)
+        self.information = 0.0
+        self.steps = 0
+        """Steps of conjugate gradients that the latest means took."""
+        self._backend: Backend = backend
+        self._equations = MixedEquations(kernel, sizes, scales, backend)
+        self._visited = np.empty(0, dtype=np.intp)
+        self._places: dict[int, int] = {}  # of vehicles among all; never changed in place
+        self._draw_order = DrawOrder()
+        self._right = Unknowns.zeros(len(kernel), 0).flat()  # b
+        self._x = self._right.copy()
+        self._variances: Floats | None = None
+        self.variance_error: Floats | None = None
+
+    @property
+    def visited(self) -> Ints:
+        """Roads that were driven on, in the order of their first visits."""
+        return self._visited
+
+    @property
+    def has_variances(self) -> bool:
+        """Whether variances of all roads are kept."""
+        return self._variances is not None
+
+    @property
+    def _roads(self) -> int:
+        """n."""
+        return len(self.kernel)
+
+    # --- weights of unknowns -----------------------------------------------------------------
+
+    def _arms(self, keys: Floats) -> ArmWeights:
+        """What multiplies the unknowns in the rewards of these keys."""
+        return ArmWeights(
+            edges=edges_of(keys),
+            masses=keys[:, Column.MASS_RATIO],
+            terms=terms_of(keys),
+            places=self._places_of(keys),
+        )
+
+    def _gathered(self, trips: Trips, values: Floats) -> Floats:
+        """Xᵀ times values of rewards, (M,), as a flat vector."""
+        of_arms = values[trips.reward_of_arm]
+        arms = self._arms(trips.keys)
+        return arms.gather(of_arms, self._roads, len(self._places)).flat()
+
+    def _summed(self, trips: Trips, flat: Floats) -> Floats:
+        """X times unknowns, (M,)."""
+        x = Unknowns.from_flat(flat, self._roads)
+        return trips.summed(self._arms(trips.keys).sums(x))
+
+    def _places_of(self, keys: Floats) -> Ints:
+        """The place of each key's vehicle; −1 where it was never driven, (m,)."""
+        vehicles, inverse = np.unique(vehicles_of(keys), return_inverse=True)
+        places = [self._places.get(vehicle, -1) for vehicle in vehicles.tolist()]
+        return np.array(places, dtype=np.intp)[inverse]
+
+    def _new_vehicle_cov(self, trips: Trips) -> Floats:
+        """What vehicles that were never driven add to the covariance of rewards, (M, M)."""
+        count = len(trips.rewards)
+        cov = np.zeros((count, count))
+        vehicles = vehicles_of(trips.keys)
+        for vehicle in np.unique(vehicles).tolist():
+            if vehicle not in self._places:
+                is_driven = vehicles == vehicle
+                phi = trips.summed(terms_of(trips.keys) * is_driven[:, None])
+                cov += (phi * np.square(self.scales.vehicle)) @ phi.T
+        return cov
+
+    # --- forecasts ---------------------------------------------------------------------------
+
+    def expect(self, trips: Trips) -> ExpectedRewards:
+        """Forecast rewards of any roads: as many solves as rewards.
+
+        Of two rewards with weights a_i and a_j, solved as z_i and z_j with residuals r_i and r_j, the
+        covariance a_iᵀ z_j + z_iᵀ r_j is off by the product of both errors.
+        """
+        count = len(trips.rewards)
+        solutions = np.empty((count, self._equations.size))
+        cov = np.empty((count, count))
+        residual_of: list[Floats] = []
+        for reward in range(count):
+            unit = np.zeros(count)
+            unit[reward] = 1.0
+            a = self._gathered(trips, unit)
+            solution = self._equations.solve_variance(a, self.tolerance)
+            solutions[reward] = solution.x
+            residual_of.append(solution.residual)
+        for reward in range(count):
+            cov[:, reward] = self._summed(trips, solutions[reward])
+            cov[:, reward] += solutions @ residual_of[reward]
+        return self._expected(trips, 0.5 * (cov + cov.T))
+
+    def judge(self, trips: Trips) -> ExpectedRewards:
+        """The same for trips that are learned next, with one solve for all of their rewards.
+
+        The covariance C of M⁻¹ is corrected so that the variance of the sum of all rewards, and its
+        covariances with them, are those of Q⁻¹: with d what they differ by, C + d dᵀ/Σd.
+        """
+        cov = self._equations.approximate_cov(self._sums_of(trips))
+        everything = np.ones(len(trips.rewards))
+        a = self._gathered(trips, everything)
+        solution = self._equations.solve_variance(a, self.tolerance)
+        difference = self._summed(trips, solution.x) - cov.sum(axis=1)
+        total = difference.sum()
+        if total > _ROUNDING * cov.sum():
+            cov += np.outer(difference, difference) / total
+        return self._expected(trips, cov)
+
+    def _sums_of(self, trips: Trips) -> RewardSums:
+        """What rewards are sums of."""
+        edges, counts = count_roads(trips)
+        places_of_arms = self._places_of(trips.keys)
+        places = np.unique(places_of_arms[places_of_arms >= 0])
+        terms = terms_of(trips.keys)
+        vehicle_terms = np.zeros((len(trips.rewards), len(places), _P))
+        for number, place in enumerate(places.tolist()):
+            is_driven = places_of_arms == place
+            vehicle_terms[:, number] = trips.summed(terms * is_driven[:, None])
+        return RewardSums(edges, counts, trips.terms, places, vehicle_terms)
+
+    def _expected(self, trips: Trips, cov: Floats) -> ExpectedRewards:
+        expected = trips.summed(trips.keys[:, Column.EXPECTED])
+        return ExpectedRewards(
+            mean=expected + self._summed(trips, self._x),
+            cov=cov + self._new_vehicle_cov(trips),
+            noise=self.noise.covariance(trips),
+            explained=np.empty((0, len(trips.rewards))),
+        )
+
+    # --- learning ----------------------------------------------------------------------------
+
+    def absorb(self, trips: Trips, expected: ExpectedRewards | None = None) -> float:
+        """Learn from trips; returns the information gained, nats.
+
+        Args:
+            trips: What was observed.
+            expected: What :meth:`judge` forecasts for them, where that is known already.
+        """
+        if expected is None:
+            expected = self.judge(trips)
+        C = cholesky(expected.total_cov, "the covariance of the rewards")
+        noise_root = cholesky(expected.noise, "the noise of the rewards")
+        gained = float(half_log_det(C) - half_log_det(noise_root))
+        learner = copy(self)
+        learner._add(trips)
+        learner._solve()
+        # From here on nothing can fail.
+        self.log.append(trips)
+        learner.log = self.log
+        learner.information = self.information + gained
+        self.__dict__.update(vars(learner))
+        return gained
+
+    def _add(self, trips: Trips) -> None:
+        """Add trips to the equations, which are copied; solves nothing."""
+        keys = trips.keys
+        vehicles: list[int] = np.unique(vehicles_of(keys)).tolist()
+        roads = np.unique(edges_of(keys))
+        is_new = np.isin(roads, self._visited, invert=True)
+        new_roads = roads[is_new]
+        places = dict(self._places)
+        for vehicle in vehicles:
+            places.setdefault(vehicle, len(places))
+        self._places = places
+        self._visited = np.concatenate([self._visited, new_roads])
+        self._draw_order = self._draw_order.after(vehicles, len(new_roads))
+        self._equations = self._equations.copy()
+        self._equations.append(trips, self._places_of(keys), len(places))
+        pull = self.noise.solve(trips, residuals(trips))
+        new = self._gathered(trips, pull)
+        added = len(new) - len(self._right)
+        self._right = np.pad(self._right, (0, added)) + new
+        self._x = np.pad(self._x, (0, added))
+        self._variances = None
+        self.variance_error = None
+
+    def _solve(self) -> None:
+        """Find the means from where they were."""
+        solution = self._equations.solve(self._right, self._x, self.tolerance)
+        self._x = solution.x
+        self.steps = solution.steps
+
+    def supposing(self, keys: Floats, noise: Floats) -> SparseRoadEngine:
+        """The engine once these roads are observed with this noise: less variance, the same means.
+
+        Args:
+            keys: The roads, (m, 9).
+            noise: Variance of each observation, (m,).
+        """
+        trips = Trips.of_one(keys, noise=noise)
+        expected = trips.keys[:, Column.EXPECTED]
+        as_expected = trips._replace(rewards=expected + self._summed(trips, self._x))
+        other = copy(self)
+        other._add(as_expected)
+        other.log = self.log.copy()
+        other.log.append(as_expected)
+        return other
+
+    # --- learning all at once ----------------------------------------------------------------
+
+    @classmethod
+    def from_trips(
+        cls,
+        kernel: GraphMatern,
+        sizes: Floats,
+        scales: RoadScales,
+        trips: Trips,
+        tolerance: float = TOLERANCE,
+        backend: Backend = "auto",
+    ) -> SparseRoadEngine:
+        """An engine that has learned from these trips."""
+        engine = cls(kernel, sizes, scales, tolerance, backend)
+        if len(trips.rewards):
+            engine._learn_all(trips)
+        return engine
+
+    def with_all(self, trips: Trips) -> SparseRoadEngine:
+        """This engine after many more trips, all of them computed at once."""
+        log = self.log.copy()
+        log.append(trips)
+        engine = copy(self)
+        engine._add(trips)
+        engine.log = log
+        engine._solve()
+        engine._count_information()
+        return engine
+
+    def rebuild(self, scales: RoadScales) -> SparseRoadEngine:
+        """What was learned from the same trips under other scales."""
+        engine = SparseRoadEngine(
+            self.kernel, self.sizes, scales, self.tolerance, self._backend
+        )
+        engine._places = self._places
+        engine._visited = self._visited
+        trips = self.log.view()
+        if len(trips.rewards):
+            engine._add(trips)
+            engine._draw_order = self._draw_order
+            engine._x = self._x
+            engine._solve()
+            engine._count_information()
+        engine.log = self.log
+        return engine
+
+    def _learn_all(self, trips: Trips) -> None:
+        self.log.append(trips)
+        self._add(trips)
+        self._solve()
+        self._count_information()
+
+    def _count_information(self) -> None:
+        self.information = self._equations.information()
+
+    # --- as arrays ---------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The means, which take long to compute from the log again."""
+        vehicles = np.array(list(self._places), dtype=np.intp)
+        return {
+            "edges": self._visited,
+            "vehicles": vehicles,
+            "solution": self._x,
+            **self._draw_order.arrays(),
+        }
+
+    def remember(self, trips: Trips, state: State) -> None:
+        """Restore what :meth:`arrays` saved, or raise :class:`StateError`.
+
+        Args:
+            trips: The trips that it was learned from.
+            state: The saved state.
+        """
+        edges = state.positions("edges")
+        vehicles = state.positions("vehicles")
+        driven = np.unique(vehicles_of(trips.keys))
+        roads = np.unique(edges_of(trips.keys))
+        if not np.array_equal(np.sort(edges), roads) or not np.array_equal(
+            np.sort(vehicles), driven
+        ):
+            raise StateError(
+                "this state is damaged: what it has learned is not from its trips"
+            )
+        size = 2 * self._roads + _P + _P * len(vehicles)
+        x = state.vector("solution", size)
+        order = DrawOrder.from_arrays(state, driven, len(edges))
+        self._places = {
+            vehicle: place for place, vehicle in enumerate(vehicles.tolist())
+        }
+        self._visited = edges.copy()
+        self._add(trips)
+        self._draw_order = order
+        self._x = x.copy()
+        self.log.append(trips)
+
+    # --- all roads ---------------------------------------------------------------------------
+
+    def means(self) -> Floats:
+        """The mean of f of every road, (n,)."""
+        return Unknowns.from_flat(self._x, self._roads).f
+
+    def mean_of(self, keys: Floats) -> Floats:
+        """The mean of each reward, (m,)."""
+        x = Unknowns.from_flat(self._x, self._roads)
+        return np.asarray(keys[:, Column.EXPECTED] + self._arms(keys).sums(x))
+
+    def variances(self) -> Floats:
+        """The variance of f of every road, (n,)."""
+        if self._variances is None:
+            count = self._roads
+            roads = ArmWeights(
+                edges=np.arange(count),
+                masses=np.ones(count),
+                terms=np.zeros((count, _P)),
+                places=np.full(count, -1),
+            )
+            self._variances = self._variances_of(roads)
+        return self._variances
+
+    def variance_of(self, keys: Floats) -> Floats:
+        """The variance of each reward without noise, (m,)."""
+        arms = self._arms(keys)
+        variances = self._variances_of(arms)
+        is_new = arms.places < 0
+        of_new = np.square(arms.terms[is_new]) @ np.square(self.scales.vehicle)
+        variances[is_new] += of_new
+        return variances
+
+    def _variances_of(self, arms: ArmWeights) -> Floats:
+        """The diagonal of X Q⁻¹ Xᵀ for single arms, (m,)."""
+        equations = self._equations
+        variances = equations.approximate_variances(arms)
+        if not len(self.log.view().rewards):
+            return variances
+        rng = np.random.default_rng(0)
+        differences = np.empty((_PROBES, len(variances)))
+        for difference in differences:
+            signs = rng.choice([-1.0, 1.0], len(variances))
+            a = arms.gather(signs, self._roads, len(self._places)).flat()
+            solution = equations.solve_variance(a, _PROBE_TOLERANCE * self.tolerance)
+            change = solution.x - equations.precondition(a)
+            x = Unknowns.from_flat(change, self._roads)
+            difference[:] = signs * arms.sums(x)
+        error = differences.std(axis=0, ddof=1) / np.sqrt(_PROBES)
+        self.variance_error = error
+        return np.asarray(variances + differences.mean(axis=0))
+
+    def counted_roads(self, trips: Trips) -> CountedRoads:
+        """The roads of these trips, to which scales are fitted."""
+        edges, counts = count_roads(trips)
+        features = edges[:, None].astype(np.float64)
+        return CountedRoads(counts, self.kernel(features), self.sizes[edges])
+
+    # --- draws -------------------------------------------------------------------------------
+
+    def draw(self, keys: Floats, rng: Rng) -> Floats:
+        """A joint draw about zero, (m,), from the same random numbers as the dense form.
+
+        Args:
+            keys: Feature rows, (m, 9).
+            rng: Random numbers.
+        """
+        n = self._roads
+        trips = self.log.view()
+        near_normals = rng.standard_normal(n)
+        own_normals = rng.standard_normal(n)
+        normals = rng.standard_normal(self._draw_order.size)
+        g = self.scales.near * self.kernel.root_times(near_normals)
+        own = np.sqrt(self._equations.own_variance) * own_normals
+        vehicles = np.zeros((len(self._places), _P))
+        for vehicle, place in self._places.items():
+            vehicles[place] = normals[self._draw_order.places(vehicle)]
+        x = Unknowns(
+            f=g + own,
+            g=g,
+            fleet=np.array(self.scales.fleet) * normals[:_P],
+            vehicles=np.array(self.scales.vehicle) * vehicles,
+        )
+        if len(trips.rewards):
+            noise = self.noise.draw(trips, rng)
+            # Q x is P x and the information's share; what is left is P x − Xᵀ R⁻¹ e.
+            weighted = self.noise.solve(trips, noise)
+            pull = self._gathered(trips, weighted)
+            right = self._equations.prior_times(x).flat() - pull
+            solution = self._equations.solve(right, None, self.tolerance)
+            x = Unknowns.from_flat(solution.x, n)
+        rewards = self._arms(keys).sums(x)
+        terms = terms_of(keys)
+        vehicles_of_keys = vehicles_of(keys)
+        for vehicle in np.unique(vehicles_of_keys).tolist():
+            # Drawn for every vehicle, used for those that were never driven.
+            new = self.scales.vehicle * rng.standard_normal(_P)
+            if vehicle not in self._places:
+                rows = vehicles_of_keys == vehicle
+                rewards[rows] += terms[rows] @ new
+        return rewards
