@@ -45,6 +45,12 @@ class SparseFactor:
                 f"a sparse matrix has a pivot of {self._pivots.min():.3g}; it must be positive definite"
             )
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> SparseFactor:
+        return self  # it never changes
+
+    def __reduce__(self) -> Any:
+        return SparseFactor, (self._matrix,)
+
     def __len__(self) -> int:
         return int(self._matrix.shape[0])
 

@@ -1,4 +1,7 @@
-"""Compiled products with the information of trips (extra ``fast``)."""
+"""Compiled products with the information of trips (extra ``fast``).
+
+The workspace of a trip has a row for each reward: X v, T⁻¹ X v, and the six columns of F.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,12 @@ _SHORTS = "i4[::1]"
 _LONGS = "i8[::1]"
 _VECTOR = "f8[::1]"
 _MATRIX = "f8[:, ::1]"
-_ARRAYS = (
-    f"{_SHORTS}, {_SHORTS}, {_MATRIX}, {_LONGS}, {_LONGS}, {_VECTOR}, {_VECTOR}, "
-    f"u1[::1], {_VECTOR}, f8[:, :, ::1]"
-)
-_SIGNATURE = (
-    f"void({_ARRAYS}, {_VECTOR}, {_VECTOR}, {_MATRIX}, {_VECTOR}, {_MATRIX}, {_MATRIX})"
-)
+_TERMS = 5
+_SHARED = 6
+_FIRST_SHARED = 2  # column of the workspace
 
 
-@compiled(
-    f"void({_MATRIX}, {_VECTOR}, {_VECTOR}, i8, i8, i8)",
-)
+@compiled(f"void({_MATRIX}, {_VECTOR}, {_VECTOR}, i8, i8, i8)")
 def _solve_own(
     work: Floats, pivots: Floats, lower: Floats, first: int, count: int, column: int
 ) -> None:
@@ -35,7 +32,57 @@ def _solve_own(
         work[r, column] -= lower[first + r + 1] * work[r + 1, column]
 
 
-@compiled(_SIGNATURE)
+@compiled(
+    f"void({_SHORTS}, {_SHORTS}, {_MATRIX}, i8, i8, {_VECTOR}, {_MATRIX}, {_VECTOR}, {_MATRIX}, i8)"
+)
+def _sum_reward(
+    edges: Any,
+    drivers: Any,
+    terms: Floats,
+    begin: int,
+    end: int,
+    roads: Floats,
+    vehicles: Floats,
+    trip_scales: Floats,
+    work: Floats,
+    r: int,
+) -> None:
+    """X v and F of one reward, the sum of arms ``begin`` … ``end`` − 1."""
+    value = 0.0
+    for k in range(_SHARED):
+        work[r, _FIRST_SHARED + k] = 0.0
+    for a in range(begin, end):
+        value += terms[a, _TERMS - 1] * roads[edges[a]]
+        v = drivers[a]
+        for k in range(_TERMS):
+            value += terms[a, k] * vehicles[v, k]
+            work[r, _FIRST_SHARED + k] += trip_scales[k] * terms[a, k]
+    work[r, 0] = value
+    work[r, 1] = value
+
+
+@compiled(f"void({_MATRIX}, f8[:, :, ::1], i8, i8, {_VECTOR})")
+def _subtract_shared(
+    work: Floats, inner: Floats, t: int, count: int, projected: Floats
+) -> None:
+    """X v − F (I + Fᵀ T⁻¹ F)⁻¹ Fᵀ T⁻¹ X v, in the first column of the workspace."""
+    for k in range(_SHARED):
+        total = 0.0
+        for r in range(count):
+            total += work[r, _FIRST_SHARED + k] * work[r, 1]
+        projected[k] = total
+    for k in range(_SHARED):
+        c = 0.0
+        for other in range(_SHARED):
+            c += inner[t, k, other] * projected[other]
+        for r in range(count):
+            work[r, 0] -= work[r, _FIRST_SHARED + k] * c
+
+
+@compiled(
+    f"void({_SHORTS}, {_SHORTS}, {_MATRIX}, {_LONGS}, {_LONGS}, {_VECTOR}, {_VECTOR}, u1[::1], {_VECTOR}, "
+    f"f8[:, :, ::1], {_VECTOR}, {_VECTOR}, {_MATRIX}, {_VECTOR}, {_MATRIX}, {_MATRIX}, {_VECTOR})"
+)
 def add_information(
     edges: Any,
     drivers: Any,
@@ -53,11 +100,12 @@ def add_information(
     out_roads: Floats,
     out_vehicles: Floats,
     work: Floats,
+    projected: Floats,
 ) -> None:
     """Add Xᵀ R⁻¹ X times values to two arrays.
 
     Args:
-        edges: As in ``ProductArrays``, with all that follow it there.
+        edges: As in ``ProductArrays``, as is all that follows, up to ``inner``.
         drivers: The same.
         terms: The same.
         arm_stops: The same.
@@ -72,64 +120,45 @@ def add_information(
         vehicles: Values of vehicles, (V, 5).
         out_roads: Receives those of roads, (n,).
         out_vehicles: Receives those of vehicles, (V, 5).
-        work: For the longest trip: X v, T⁻¹ X v and F of each reward, (rewards, 8).
+        work: The workspace, for the longest trip, (rewards, 8).
+        projected: Room for what rewards of a trip share, (6,).
     """
-    trips = len(reward_stops)
-    first = 0  # reward
-    arm = 0
-    for t in range(trips):
+    first = 0  # reward of the trip
+    first_arm = 0
+    for t in range(len(reward_stops)):
         count = reward_stops[t] - first
-        first_arm = arm
+        begin = first_arm
         for r in range(count):
-            value = 0.0
-            for k in range(6):
-                work[r, 2 + k] = 0.0
-            for a in range(arm, arm_stops[first + r]):
-                value += terms[a, 4] * roads[edges[a]]
-                v = drivers[a]
-                for k in range(5):
-                    value += terms[a, k] * vehicles[v, k]
-                    work[r, 2 + k] += terms[a, k]
-            arm = arm_stops[first + r]
-            for k in range(5):
-                work[r, 2 + k] *= trip_scales[k]
-            work[r, 7] = motion[first + r]
-            if not has_shared[first + r]:
-                for k in range(6):
-                    work[r, 2 + k] = 0.0
-            work[r, 0] = value
-            work[r, 1] = value
-        _solve_own(work, pivots, lower, first, count, 1)
-        p0 = p1 = p2 = p3 = p4 = p5 = 0.0
-        for r in range(count):
-            u = work[r, 1]
-            p0 += work[r, 2] * u
-            p1 += work[r, 3] * u
-            p2 += work[r, 4] * u
-            p3 += work[r, 5] * u
-            p4 += work[r, 6] * u
-            p5 += work[r, 7] * u
-        M = inner[t]
-        c0 = M[0, 0] * p0 + M[0, 1] * p1 + M[0, 2] * p2 + M[0, 3] * p3 + M[0, 4] * p4 + M[0, 5] * p5
-        c1 = M[1, 0] * p0 + M[1, 1] * p1 + M[1, 2] * p2 + M[1, 3] * p3 + M[1, 4] * p4 + M[1, 5] * p5
-        c2 = M[2, 0] * p0 + M[2, 1] * p1 + M[2, 2] * p2 + M[2, 3] * p3 + M[2, 4] * p4 + M[2, 5] * p5
-        c3 = M[3, 0] * p0 + M[3, 1] * p1 + M[3, 2] * p2 + M[3, 3] * p3 + M[3, 4] * p4 + M[3, 5] * p5
-        c4 = M[4, 0] * p0 + M[4, 1] * p1 + M[4, 2] * p2 + M[4, 3] * p3 + M[4, 4] * p4 + M[4, 5] * p5
-        c5 = M[5, 0] * p0 + M[5, 1] * p1 + M[5, 2] * p2 + M[5, 3] * p3 + M[5, 4] * p4 + M[5, 5] * p5
-        for r in range(count):
-            explained = (
-                work[r, 2] * c0 + work[r, 3] * c1 + work[r, 4] * c2
-                + work[r, 5] * c3 + work[r, 6] * c4 + work[r, 7] * c5
+            end = arm_stops[first + r]
+            _sum_reward(
+                edges,
+                drivers,
+                terms,
+                begin,
+                end,
+                roads,
+                vehicles,
+                trip_scales,
+                work,
+                r,
             )
-            work[r, 0] -= explained
+            work[r, _FIRST_SHARED + _TERMS] = motion[first + r]
+            if not has_shared[first + r]:
+                for k in range(_SHARED):
+                    work[r, _FIRST_SHARED + k] = 0.0
+            begin = end
+        _solve_own(work, pivots, lower, first, count, 1)
+        _subtract_shared(work, inner, t, count, projected)
         _solve_own(work, pivots, lower, first, count, 0)
-        arm = first_arm
+        begin = first_arm
         for r in range(count):
-            u = work[r, 0]
-            for a in range(arm, arm_stops[first + r]):
-                out_roads[edges[a]] += terms[a, 4] * u
+            weighted = work[r, 0]
+            end = arm_stops[first + r]
+            for a in range(begin, end):
+                out_roads[edges[a]] += terms[a, _TERMS - 1] * weighted
                 v = drivers[a]
-                for k in range(5):
-                    out_vehicles[v, k] += terms[a, k] * u
-            arm = arm_stops[first + r]
+                for k in range(_TERMS):
+                    out_vehicles[v, k] += terms[a, k] * weighted
+            begin = end
+        first_arm = begin
         first = reward_stops[t]

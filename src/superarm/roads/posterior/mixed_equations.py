@@ -45,7 +45,9 @@ from .trips import Trips
 _P = len(TERMS)
 MOST_STEPS = 1000
 """Steps after which a solve gives up and warns."""
-_STALE = 0.1  # share of roads whose information may change before the factor is made anew
+_STALE = (
+    0.1  # share of roads whose information may change before the factor is made anew
+)
 
 
 class Unknowns(NamedTuple):
@@ -101,6 +103,13 @@ class ArmWeights(NamedTuple):
         is_known = self.places >= 0
         np.add.at(gathered.vehicles, self.places[is_known], weighted[is_known])
         return gathered
+
+    def one(self, arm: int) -> ArmWeights:
+        """One of the arms."""
+        row = slice(arm, arm + 1)
+        return ArmWeights(
+            self.edges[row], self.masses[row], self.terms[row], self.places[row]
+        )
 
 
 class RewardSums(NamedTuple):
@@ -190,6 +199,10 @@ class MixedEquations:
         other._factor_cache = list(self._factor_cache)
         other._terms_cache = list(self._terms_cache)
         return other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> MixedEquations:
+        # Arrays are replaced, never written into: a copy must not cost more with every road.
+        return self.copy()
 
     @cached_property
     def _near_precision(self) -> Any:
@@ -297,11 +310,12 @@ class MixedEquations:
         if not self._terms_cache:
             B = self._vehicle_information
             prior = np.diag(1.0 / np.square(self._scales.vehicle))
-            vehicle_inverse = np.linalg.inv(prior + B)
+            vehicle_inverse = _inverse(prior + B)
             gain = vehicle_inverse @ B
             fleet = np.diag(1.0 / np.square(self._scales.fleet))
             fleet += (B - B @ gain).sum(axis=0)
-            inverse = _TermsInverse(vehicle_inverse, gain, np.linalg.inv(fleet))
+            fleet_inverse = _inverse(fleet)
+            inverse = _TermsInverse(vehicle_inverse, gain, fleet_inverse)
             self._terms_cache.append(inverse)
         return self._terms_cache[0]
 
@@ -362,7 +376,9 @@ class MixedEquations:
         scales = self._scales
         of_fleet = 2.0 * float(np.log(scales.fleet).sum())
         of_vehicles = 2.0 * self.vehicles * float(np.log(scales.vehicle).sum())
-        of_near = self._kernel.log_det_precision() - 2.0 * self._roads * np.log(scales.near)
+        of_near = self._kernel.log_det_precision() - 2.0 * self._roads * np.log(
+            scales.near
+        )
         of_own = float(np.log(self._own_precision).sum())
         prior = of_near + of_own - of_fleet - of_vehicles
 
@@ -435,3 +451,8 @@ class MixedEquations:
         """Find where Q is much smaller than M, and correct M there."""
         self._modes = soft_modes(self.times, self._inverse_blocks, self.size)
         self._smallest = self._modes.smallest
+
+
+def _inverse(matrices: Floats) -> Floats:
+    """Inverses of small matrices, (…, 5, 5)."""
+    return np.asarray(np.linalg.inv(matrices), dtype=np.float64)

@@ -23,7 +23,7 @@ import numpy as np
 
 from superarm.core import Floats
 
-_STEPS = 40
+_STEPS = 60
 _SOFT = 0.5  # θ below which a direction is corrected
 
 
@@ -90,6 +90,7 @@ def soft_modes(
     is_soft = ritz < _SOFT
     if not is_soft.any():
         return SoftModes.none()._replace(smallest=float(ritz[0]))
-    modes = vectors[:, is_soft].T @ np.array(basis)
+    modes = np.asarray(vectors[:, is_soft].T @ np.array(basis), dtype=np.float64)
+    weights = np.asarray(1.0 / ritz[is_soft] - 1.0, dtype=np.float64)
     others = ritz[~is_soft]
-    return SoftModes(1.0 / ritz[is_soft] - 1.0, modes, float(others.min(initial=_SOFT)))
+    return SoftModes(weights, modes, float(others.min(initial=_SOFT)))

@@ -13,11 +13,8 @@ and Q⁻¹ is the posterior covariance, of which only products are computed.
 A trip changes Q and b, and x is found again from where it was. A joint draw about zero is
 x_0 − Q⁻¹ (Xᵀ R⁻¹ (X x_0 + e)), x_0 a draw of the prior and e one of the noise (Matheron's rule).
 
-Variances of all roads are those of M, exact by selected inversion, plus what Q⁻¹ differs from M⁻¹ by:
-
-    diag(Q⁻¹ − M⁻¹) ≈ mean over j of z_j ∘ (Q⁻¹ − M⁻¹) z_j,   z_j of random signs
-
-Its Monte-Carlo error is kept in ``variance_error``.
+Variances of a few arms take a solve each. Those of many are the diagonal of X M⁻¹ Xᵀ: selected inversion
+and the soft modes of M; a sample of them is solved, too, which measures their error.
 """
 
 from __future__ import annotations
@@ -48,9 +45,8 @@ from .trips import Trips
 
 _P = len(TERMS)
 TOLERANCE = 0.01
-_ROUNDING = 1e-9
-_PROBES = 16  # of random signs, for variances of all roads
-_PROBE_TOLERANCE = 1e-2  # of their solves, over that of answers
+_MOST_SOLVED = 256  # variances that are solved for one by one
+_SAMPLE = 32  # of more, those that are solved to measure the error of all
 
 
 class SparseRoadEngine:
@@ -84,12 +80,15 @@ class SparseRoadEngine:
         self._backend: Backend = backend
         self._equations = MixedEquations(kernel, sizes, scales, backend)
         self._visited = np.empty(0, dtype=np.intp)
-        self._places: dict[int, int] = {}  # of vehicles among all; never changed in place
+        self._places: dict[
+            int, int
+        ] = {}  # of vehicles among all; never changed in place
         self._draw_order = DrawOrder()
         self._right = Unknowns.zeros(len(kernel), 0).flat()  # b
         self._x = self._right.copy()
         self._variances: Floats | None = None
-        self.variance_error: Floats | None = None
+        self.variance_error = 0.0
+        """By what share the latest standard deviations of many arms were off in a sample, at most."""
 
     @property
     def visited(self) -> Ints:
@@ -174,16 +173,19 @@ class SparseRoadEngine:
         """The same for trips that are learned next, with one solve for all of their rewards.
 
         The covariance C of M⁻¹ is corrected so that the variance of the sum of all rewards, and its
-        covariances with them, are those of Q⁻¹: with d what they differ by, C + d dᵀ/Σd.
+        covariances y with them, are those of Q⁻¹: C − (C1)(C1)ᵀ/(1ᵀC1) + y yᵀ/(1ᵀy), which stays
+        positive semi-definite.
         """
+        if len(trips.rewards) == 1:
+            return self.expect(trips)
         cov = self._equations.approximate_cov(self._sums_of(trips))
         everything = np.ones(len(trips.rewards))
         a = self._gathered(trips, everything)
         solution = self._equations.solve_variance(a, self.tolerance)
-        difference = self._summed(trips, solution.x) - cov.sum(axis=1)
-        total = difference.sum()
-        if total > _ROUNDING * cov.sum():
-            cov += np.outer(difference, difference) / total
+        exact = self._summed(trips, solution.x)
+        approximate = cov.sum(axis=1)
+        cov -= np.outer(approximate, approximate) / approximate.sum()
+        cov += np.outer(exact, exact) / exact.sum()
         return self._expected(trips, cov)
 
     def _sums_of(self, trips: Trips) -> RewardSums:
@@ -252,7 +254,7 @@ class SparseRoadEngine:
         self._right = np.pad(self._right, (0, added)) + new
         self._x = np.pad(self._x, (0, added))
         self._variances = None
-        self.variance_error = None
+        self.variance_error = 0.0
 
     def _solve(self) -> None:
         """Find the means from where they were."""
@@ -407,22 +409,31 @@ class SparseRoadEngine:
 
     def _variances_of(self, arms: ArmWeights) -> Floats:
         """The diagonal of X Q⁻¹ Xᵀ for single arms, (m,)."""
-        equations = self._equations
-        variances = equations.approximate_variances(arms)
-        if not len(self.log.view().rewards):
-            return variances
-        rng = np.random.default_rng(0)
-        differences = np.empty((_PROBES, len(variances)))
-        for difference in differences:
-            signs = rng.choice([-1.0, 1.0], len(variances))
-            a = arms.gather(signs, self._roads, len(self._places)).flat()
-            solution = equations.solve_variance(a, _PROBE_TOLERANCE * self.tolerance)
-            change = solution.x - equations.precondition(a)
-            x = Unknowns.from_flat(change, self._roads)
-            difference[:] = signs * arms.sums(x)
-        error = differences.std(axis=0, ddof=1) / np.sqrt(_PROBES)
-        self.variance_error = error
-        return np.asarray(variances + differences.mean(axis=0))
+        count = len(arms.edges)
+        if count <= _MOST_SOLVED:
+            return self._solved_variances(arms, np.arange(count))
+        variances = self._equations.approximate_variances(arms)
+        # Of roads that were never driven on, M is as good as Q.
+        is_driven = np.isin(arms.edges, self._visited)
+        driven = np.flatnonzero(is_driven)
+        self.variance_error = 0.0
+        if len(driven):
+            rng = np.random.default_rng(0)
+            chosen = rng.choice(driven, min(_SAMPLE, len(driven)), replace=False)
+            solved = self._solved_variances(arms, chosen)
+            ratios = np.sqrt(variances[chosen] / solved)
+            variances[chosen] = solved
+            self.variance_error = float(np.abs(ratios - 1.0).max())
+        return variances
+
+    def _solved_variances(self, arms: ArmWeights, chosen: Ints) -> Floats:
+        """The variances of some of the arms, a solve each."""
+        variances = np.empty(len(chosen))
+        for number, arm in enumerate(chosen.tolist()):
+            a = arms.one(arm).gather(np.ones(1), self._roads, len(self._places)).flat()
+            solution = self._equations.solve_variance(a, self.tolerance)
+            variances[number] = solution.gained
+        return variances
 
     def counted_roads(self, trips: Trips) -> CountedRoads:
         """The roads of these trips, to which scales are fitted."""

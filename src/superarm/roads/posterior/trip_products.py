@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints
 from superarm.core.compiling import Backend, is_compiled
-from superarm.core.linalg import with_room
+from superarm.core.growing_rows import GrowingRows
 from superarm.roads.energy.scales import TERMS
 from superarm.roads.rows import edges_of, terms_of
 
@@ -59,21 +59,21 @@ class ProductArrays(NamedTuple):
     motion: Floats  # last column of F, (M,)
     inner: Floats  # (I + Fᵀ T⁻¹ F)⁻¹, (t, 6, 6)
 
-    @classmethod
-    def none(cls) -> ProductArrays:
-        """No trips."""
-        return cls(
-            edges=np.empty(0, np.int32),
-            drivers=np.empty(0, np.int32),
-            terms=np.empty((0, _P)),
-            arm_stops=np.empty(0, np.int64),
-            reward_stops=np.empty(0, np.int64),
-            pivots=np.empty(0),
-            lower=np.empty(0),
-            has_shared=np.empty(0, np.uint8),
-            motion=np.empty(0),
-            inner=np.empty((0, SHARED, SHARED)),
-        )
+
+def _no_rows() -> list[NDArray[Any]]:
+    """The fields of no trips."""
+    return [
+        np.empty(0, np.int32),
+        np.empty(0, np.int32),
+        np.empty((0, _P)),
+        np.empty(0, np.int64),
+        np.empty(0, np.int64),
+        np.empty(0),
+        np.empty(0),
+        np.empty(0, np.uint8),
+        np.empty(0),
+        np.empty((0, SHARED, SHARED)),
+    ]
 
 
 class TripDiagonals(NamedTuple):
@@ -104,7 +104,8 @@ class TripProducts:
         self._noise = noise
         self._trip_scales = np.array(trip_scales, dtype=np.float64)
         self._is_compiled = is_compiled(backend)
-        self._buffers = ProductArrays.none()
+        # Of each field of ``ProductArrays``.
+        self._rows = [GrowingRows(rows) for rows in _no_rows()]
         self._arms = 0
         self._rewards = 0
         self._trips = 0
@@ -112,31 +113,16 @@ class TripProducts:
         self._plain: _PlainProduct | None = None
 
     def copy(self) -> TripProducts:
-        """Products that can grow by themselves; what both have in common is shared."""
-        other = copy(self)
-        # Without spare room, so that the first trip of either makes buffers of its own.
-        other._buffers = self.arrays
-        return other
+        """Products that can grow by themselves; both share the rows that they have in common."""
+        return copy(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TripProducts:
+        return self.copy()
 
     @property
     def arrays(self) -> ProductArrays:
-        """What is in use of the buffers, without a copy."""
-        arms = slice(self._arms)
-        rewards = slice(self._rewards)
-        trips = slice(self._trips)
-        buffers = self._buffers
-        return ProductArrays(
-            edges=buffers.edges[arms],
-            drivers=buffers.drivers[arms],
-            terms=buffers.terms[arms],
-            arm_stops=buffers.arm_stops[rewards],
-            reward_stops=buffers.reward_stops[trips],
-            pivots=buffers.pivots[rewards],
-            lower=buffers.lower[rewards],
-            has_shared=buffers.has_shared[rewards],
-            motion=buffers.motion[rewards],
-            inner=buffers.inner[trips],
-        )
+        """What a product reads."""
+        return ProductArrays(*(grown.rows for grown in self._rows))
 
     # --- trips ---------------------------------------------------------------------------------
 
@@ -171,13 +157,11 @@ class TripProducts:
             motion=noise.shared[:, _P],
             inner=noise.inner,
         )
-        used = self.arrays
-        grown = [
-            _extended(buffer, len(old), rows)
-            for buffer, old, rows in zip(self._buffers, used, new, strict=True)
+        self._rows = [
+            grown.extended(np.asarray(rows))
+            for grown, rows in zip(self._rows, new, strict=True)
         ]
         counts = np.diff(reward_stops, prepend=0)
-        self._buffers = ProductArrays(*grown)
         self._arms += len(new.edges)
         self._rewards += len(new.pivots)
         self._trips += trips.number
@@ -207,6 +191,7 @@ class TripProducts:
             product.roads,
             product.vehicles,
             workspace,
+            np.empty(SHARED),
         )
         return product
 
@@ -215,14 +200,14 @@ class _PlainProduct:
     """The product by sparse matrices."""
 
     def __init__(self, arrays: ProductArrays, roads: int, trip_scales: Floats) -> None:
-        from scipy.sparse import csr_array, dia_array
+        from scipy.sparse import csr_array
 
         arms = len(arrays.edges)
         rewards = len(arrays.pivots)
         starts = np.concatenate([[0], arrays.arm_stops])
         reward_of_arm = np.repeat(np.arange(rewards), np.diff(starts))
         places = (reward_of_arm, np.arange(arms))
-        self._sums = csr_array((np.ones(arms), places), shape=(rewards, arms))
+        self._sums: Any = csr_array((np.ones(arms), places), shape=(rewards, arms))
         self._arrays = arrays
         self._roads = roads
         terms = self._sums @ arrays.terms
@@ -232,9 +217,7 @@ class _PlainProduct:
         starts = np.concatenate([[0], arrays.reward_stops])
         self._trip_starts = starts[:-1]
         self._trip_of_reward = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        band = np.stack([np.append(arrays.lower[1:], 0.0), np.ones(rewards)])
-        lower = dia_array((band, [-1, 0]), shape=(rewards, rewards))
-        self._band = lower.data  # L as its subdiagonal and diagonal
+        self._subdiagonal = np.append(arrays.lower[1:], 0.0)  # of L
 
     def _solve_own(self, y: Floats) -> Floats:
         """T⁻¹ y."""
@@ -242,9 +225,10 @@ class _PlainProduct:
 
         if not self._arrays.lower.any():
             return y / self._arrays.pivots
-        subdiagonal, diagonal = self._band
-        half = solve_banded((1, 0), np.stack([diagonal, subdiagonal]), y)
-        superdiagonal = np.append(0.0, subdiagonal[:-1])
+        diagonal = np.ones_like(y)
+        lower = np.stack([diagonal, self._subdiagonal])
+        half = solve_banded((1, 0), lower, y)
+        superdiagonal = np.append(0.0, self._subdiagonal[:-1])
         upper = np.stack([superdiagonal, diagonal])
         return np.asarray(solve_banded((0, 1), upper, half / self._arrays.pivots))
 
@@ -269,16 +253,6 @@ class _PlainProduct:
         np.add.at(product.roads, arrays.edges, mass * weighted)
         np.add.at(product.vehicles, arrays.drivers, arrays.terms * weighted[:, None])
         return product
-
-
-def _extended(
-    buffer: NDArray[Any], used: int, rows: NDArray[Any]
-) -> NDArray[Any]:
-    """A buffer with the rows behind those in use."""
-    total = used + len(rows)
-    extended = with_room(buffer, used, total)
-    extended[used:total] = rows
-    return extended
 
 
 # --- the noise of some trips -----------------------------------------------------------------
@@ -317,7 +291,8 @@ def factorise_noise(noise: TripNoise, trips: Trips) -> NoiseFactors:
     starts = np.searchsorted(trips.trip, numbers)
     inner = np.add.reduceat(products, starts) + np.eye(SHARED)
     symmetric = 0.5 * (inner + inner.transpose(0, 2, 1))
-    return NoiseFactors(pivots, lower, shared, np.linalg.inv(symmetric))
+    inverse = np.asarray(np.linalg.inv(symmetric), dtype=np.float64)
+    return NoiseFactors(pivots, lower, shared, inverse)
 
 
 def trip_diagonals(
@@ -357,7 +332,7 @@ def trip_diagonals(
             blocks = terms[chosen][:, :, None] * weighted[:, None, :]
             ones = np.ones(len(chosen))
             places = (its_drivers[chosen], np.arange(len(chosen)))
-            by_vehicle = csr_array((ones, places), shape=(vehicles, len(chosen)))
+            by_vehicle: Any = csr_array((ones, places), shape=(vehicles, len(chosen)))
             summed = by_vehicle @ blocks.reshape(len(chosen), -1)
             of_vehicles += summed.reshape(vehicles, _P, _P)
     symmetric = 0.5 * (of_vehicles + of_vehicles.transpose(0, 2, 1))
