@@ -464,7 +464,7 @@ def test_a_posterior_learns_the_same_in_both_forms(refit: int) -> None:
 def test_a_sparse_posterior_resumes_from_its_state() -> None:
     gp = fleet_gp("sparse", refit=0)
     gp.observe_trips(random_log(20, 30))
-    again = restored(gp.state())
+    again = RoadGP.from_state(restored(gp.state()))
     keys = some_keys()
     assert again.form == "sparse"
     np.testing.assert_array_equal(again.predict(keys).mean, gp.predict(keys).mean)

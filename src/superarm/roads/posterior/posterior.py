@@ -81,7 +81,7 @@ _FLAGGED = 20  # outliers that are remembered
 _FARTHEST = 2.0  # times the outlier limit: the largest score that is remembered
 _JUDGED = 100  # trips of a log that are forecast one by one
 _FIRST_FIT = 4  # trips before the scales are first fitted
-_TOLERANCES = (1e-6, 0.1)
+_TOLERANCES = (1e-9, 0.1)
 DENSE_LARGEST = 4000
 """Visited roads up to which the form "auto" is dense."""
 FormName = Literal["dense", "sparse"]

@@ -45,6 +45,7 @@ from .trips import Trips
 
 _P = len(TERMS)
 TOLERANCE = 0.01
+_LEAST_JUDGED = 1e-3  # tolerance below which trips are judged as they are forecast
 _MOST_SOLVED = 256  # variances that are solved for one by one
 _SAMPLE = 32  # of more, those that are solved to measure the error of all
 
@@ -176,7 +177,7 @@ class SparseRoadEngine:
         covariances y with them, are those of Q⁻¹: C − (C1)(C1)ᵀ/(1ᵀC1) + y yᵀ/(1ᵀy), which stays
         positive semi-definite.
         """
-        if len(trips.rewards) == 1:
+        if len(trips.rewards) == 1 or self.tolerance < _LEAST_JUDGED:
             return self.expect(trips)
         cov = self._equations.approximate_cov(self._sums_of(trips))
         everything = np.ones(len(trips.rewards))
