@@ -159,6 +159,20 @@ def test_the_sum_of_a_trip_is_judged_as_precisely_as_it_is_forecast() -> None:
         assert np.abs(ratios - 1.0).max() <= 0.05
 
 
+def test_many_trips_are_judged_nearly_as_one_by_one() -> None:
+    dense, sparse = both(random_log(2, 60))
+    trips = random_log(5, 12)
+    judged = list(sparse.judge_all(trips))
+    assert len(judged) == trips.number
+    for number, approximate in enumerate(judged):
+        exact = dense.expect(trips.one(number))
+        std = np.sqrt(np.diagonal(exact.total_cov))
+        ratios = np.sqrt(np.diagonal(approximate.total_cov)) / std
+        # A variance from 200 draws is off by 10 %, four times as far at worst; it is a part of the whole.
+        assert np.abs(ratios - 1.0).max() <= 0.1
+        assert (np.abs(approximate.mean - exact.mean) <= TOLERANCE * std).all()
+
+
 def test_trips_one_by_one_and_all_at_once_agree() -> None:
     trips = random_log(5, 24)
     dense, at_once = both(trips)

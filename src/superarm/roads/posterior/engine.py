@@ -137,6 +137,11 @@ class RoadEngine:
         """The same for trips that are learned next."""
         return self.expect(trips)
 
+    def judge_all(self, trips: Trips) -> Iterator[ExpectedRewards]:
+        """The same for each of many trips, by what is known before the first of them."""
+        for number in range(trips.number):
+            yield self.expect(trips.one(number))
+
     def _vehicle_share(self, trips: Trips) -> VehicleShare:
         prior = self._vehicle_prior
         count = len(trips.rewards)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol, Self
 
 from numpy.typing import NDArray
@@ -50,6 +51,10 @@ class Engine(Protocol):
 
     def judge(self, trips: Trips) -> ExpectedRewards:
         """The same for trips that are learned next: fast, and precise enough for scores of outliers."""
+        ...
+
+    def judge_all(self, trips: Trips) -> Iterator[ExpectedRewards]:
+        """The same for each of many trips, by what is known before the first of them."""
         ...
 
     def mean_of(self, keys: Floats) -> Floats:

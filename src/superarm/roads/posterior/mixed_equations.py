@@ -321,13 +321,19 @@ class MixedEquations:
 
     # --- what M contains ---------------------------------------------------------------------
 
-    def approximate_cov(self, sums: RewardSums) -> Floats:
-        """X M⁻¹ Xᵀ of some rewards, (M, M), without a product with the log."""
+    def approximate_cov(self, sums: RewardSums, near: Floats | None = None) -> Floats:
+        """X M⁻¹ Xᵀ of some rewards, (M, M), without a product with the log.
+
+        Args:
+            sums: What the rewards are sums of.
+            near: The covariance of g of their roads, (u, u); by default computed exactly.
+        """
         self._prepare()
         edges = sums.edges
         own, precision = self._own_precision, self._road_precision
         shrinkage = own[edges] / precision[edges]
-        near = self._factor.inverse_block(edges)
+        if near is None:
+            near = self._factor.inverse_block(edges)
         of_roads = shrinkage[:, None] * near * shrinkage
         of_roads[np.diag_indices_from(of_roads)] += 1.0 / precision[edges]
         cov = sums.counts.T @ of_roads @ sums.counts
@@ -342,6 +348,26 @@ class MixedEquations:
         along = sums.of_rows(self._modes.vectors, self._roads)  # (k, M)
         cov += along.T @ (self._modes.weights[:, None] * along)
         return cov
+
+    def near_draws(self, edges: Ints, count: int) -> Floats:
+        """Draws of g of some roads by M, (u, count).
+
+        S⁻¹ (P g + √s z) with g a draw of the prior, s what S = P + s adds to it, and z normal.
+
+        Args:
+            edges: The roads, (u,).
+            count: How many draws.
+        """
+        self._prepare()
+        rng = np.random.default_rng(0)
+        draws = np.empty((len(edges), count))
+        for number in range(count):
+            normals = rng.standard_normal(self._roads)
+            g = self._scales.near * self._kernel.root_times(normals)
+            z = rng.standard_normal(self._roads)
+            right = self._near_precision @ g + np.sqrt(self._shift) * z
+            draws[:, number] = self._factor.solve(right)[edges]
+        return draws
 
     def approximate_variances(self, arms: ArmWeights) -> Floats:
         """The diagonal of X M⁻¹ Xᵀ for single arms, (m,), without a product with the log."""

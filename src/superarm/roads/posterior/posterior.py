@@ -478,9 +478,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         """Trips as they are learned, and their outliers, by what is known before the first of them."""
         learned: list[Trips] = []
         outliers: list[Outlier] = []
-        for number in range(trips.number):
+        for number, expected in enumerate(self._engine.judge_all(trips)):
             trip = trips.one(number)
-            expected = self._engine.judge(trip)
             residual = trip.rewards - expected.mean
             scores = self._outlier_scores(residual, expected.total_cov)
             if scores.any():

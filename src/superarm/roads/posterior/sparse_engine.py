@@ -19,6 +19,7 @@ and the soft modes of M; a sample of them is solved, too, which measures their e
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
 from typing import Any
 
@@ -46,6 +47,7 @@ from .trips import Trips
 _P = len(TERMS)
 TOLERANCE = 0.01
 _LEAST_JUDGED = 1e-3  # tolerance below which trips are judged as they are forecast
+_NEAR_DRAWS = 200  # from which covariances of many trips are estimated
 _MOST_SOLVED = 256  # variances that are solved for one by one
 _SAMPLE = 32  # of more, those that are solved to measure the error of all
 
@@ -188,6 +190,22 @@ class SparseRoadEngine:
         cov -= np.outer(approximate, approximate) / approximate.sum()
         cov += np.outer(exact, exact) / exact.sum()
         return self._expected(trips, cov)
+
+    def judge_all(self, trips: Trips) -> Iterator[ExpectedRewards]:
+        """The same for each of many trips, by what is known before the first of them.
+
+        Nothing is solved for: covariances are those of M, in which that of what neighbours have in
+        common is estimated from draws.
+        """
+        edges = np.unique(edges_of(trips.keys))
+        draws = self._equations.near_draws(edges, _NEAR_DRAWS)
+        for number in range(trips.number):
+            trip = trips.one(number)
+            sums = self._sums_of(trip)
+            rows = draws[np.searchsorted(edges, sums.edges)]
+            near = rows @ rows.T / _NEAR_DRAWS
+            cov = self._equations.approximate_cov(sums, near)
+            yield self._expected(trip, cov)
 
     def _sums_of(self, trips: Trips) -> RewardSums:
         """What rewards are sums of."""
