@@ -45,9 +45,10 @@ from .trips import Trips
 _P = len(TERMS)
 MOST_STEPS = 1000
 """Steps after which a solve gives up and warns."""
-_STALE = (
-    0.1  # share of roads whose information may change before the factor is made anew
-)
+# Share of roads whose information may change before M is made anew.
+_STALE = 0.5
+# Steps for means above which M is made anew, too.
+_SLOW = 15
 
 
 class Unknowns(NamedTuple):
@@ -191,6 +192,7 @@ class MixedEquations:
         self._terms_cache: list[_TermsInverse] = []
         self._modes = SoftModes.none()
         self._smallest = np.inf
+        self._is_slow = False
 
     def copy(self) -> MixedEquations:
         """Equations that can grow by themselves."""
@@ -242,7 +244,9 @@ class MixedEquations:
             self._factor_cache = []
 
     def _is_stale(self) -> bool:
-        """Whether the factor is from before much of what is known of roads."""
+        """Whether M is from before much of what is known of roads."""
+        if self._is_slow:
+            return True
         change = np.abs(self._current_shift() - self._shift)
         changed = np.count_nonzero(change > 0.5 * self._own_precision)
         known = np.count_nonzero(self._road_information)
@@ -303,6 +307,7 @@ class MixedEquations:
             self._factor_cache.append(SparseFactor(shifted))
             self._smallest = np.inf
             self._modes = SoftModes.none()
+            self._is_slow = False
         return self._factor_cache[0]
 
     @property
@@ -431,7 +436,9 @@ class MixedEquations:
             start: Where to start.
             error: That share: a bound of the energy norm.
         """
-        return self._solve(right, start, lambda squared, _: squared <= error**2)
+        solution = self._solve(right, start, lambda squared, _: squared <= error**2)
+        self._is_slow = start is not None and solution.steps > _SLOW
+        return solution
 
     def solve_variance(self, right: Floats, tolerance: float) -> Solution:
         """Q⁻¹ a such that √(aᵀ Q⁻¹ a) is off by at most a share of itself.
