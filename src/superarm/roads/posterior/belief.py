@@ -75,7 +75,7 @@ class RoadBelief(BaseBelief["RoadGP"], PartialStd):
     @exclusive
     def std(self) -> Floats:
         # Computed first without pending roads: those given them continue from there.
-        self._current_posterior()._engine.variances()
+        self._current_posterior()._engine.prepare_variances()
         variance = self._engine.variance_of(self._keys)
         std = standard_deviation(variance, lambda: 1.0)
         std.flags.writeable = False

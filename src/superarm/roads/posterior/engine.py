@@ -377,6 +377,10 @@ class RoadEngine:
             self._means = self.slots.spread(self._alpha)
         return self._means
 
+    def prepare_variances(self) -> None:
+        """Compute variances of all roads, from which copies continue."""
+        self.variances()
+
     def variances(self) -> Floats:
         """The variance of f of every road, (n,)."""
         if self._variances is None:

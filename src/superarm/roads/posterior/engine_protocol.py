@@ -69,6 +69,10 @@ class Engine(Protocol):
         """The mean of f of every road, (n,)."""
         ...
 
+    def prepare_variances(self) -> None:
+        """Compute what variances of many roads have in common, where copies can use it, too."""
+        ...
+
     def variances(self) -> Floats:
         """The variance of f of every road, (n,)."""
         ...

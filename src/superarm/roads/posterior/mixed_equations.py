@@ -437,7 +437,8 @@ class MixedEquations:
             error: That share: a bound of the energy norm.
         """
         solution = self._solve(right, start, lambda squared, _: squared <= error**2)
-        self._is_slow = start is not None and solution.steps > _SLOW
+        if start is not None:
+            self._is_slow = solution.steps > _SLOW
         return solution
 
     def solve_variance(self, right: Floats, tolerance: float) -> Solution:

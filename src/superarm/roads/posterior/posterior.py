@@ -237,8 +237,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     @property
     def same_bits(self) -> bool:
-        """True until variances of all roads are computed, which a state does not contain."""
-        return not self._engine.has_variances
+        """False in the sparse form, and once variances of all roads are computed: states lack both."""
+        return self.form == "dense" and not self._engine.has_variances
 
     @property
     def trips(self) -> int:

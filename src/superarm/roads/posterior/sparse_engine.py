@@ -404,6 +404,9 @@ class SparseRoadEngine:
         x = Unknowns.from_flat(self._x, self._roads)
         return np.asarray(keys[:, Column.EXPECTED] + self._arms(keys).sums(x))
 
+    def prepare_variances(self) -> None:
+        """Nothing: copies share M with what it contains."""
+
     def variances(self) -> Floats:
         """The variance of f of every road, (n,)."""
         if self._variances is None:
