@@ -144,6 +144,16 @@ def test_forecasts_agree_with_the_dense_form() -> None:
         np.testing.assert_array_equal(approximate.noise, exact.noise)
 
 
+def test_forecasts_of_many_rewards_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    dense, sparse = both(random_log(2, 30))
+    monkeypatch.setattr("superarm.roads.posterior.sparse_engine._MOST_STORED", 4)
+    keys = Trips.of_one(some_keys(count=20))
+    exact = dense.expect(keys)
+    std = np.sqrt(np.diagonal(exact.cov))
+    away = np.abs(sparse.expect(keys).cov - exact.cov)
+    assert (away <= TOLERANCE * np.outer(std, std)).all()
+
+
 def test_the_sum_of_a_trip_is_judged_as_precisely_as_it_is_forecast() -> None:
     dense, sparse = both(random_log(2, 60))
     rng = np.random.default_rng(4)

@@ -48,6 +48,7 @@ _P = len(TERMS)
 TOLERANCE = 0.01
 _LEAST_JUDGED = 1e-3  # tolerance below which trips are judged as they are forecast
 _NEAR_DRAWS = 200  # from which covariances of many trips are estimated
+_MOST_STORED = 64  # solutions of a forecast
 _MOST_SOLVED = 256  # variances that are solved for one by one
 _SAMPLE = 32  # of more, those that are solved to measure the error of all
 
@@ -154,22 +155,28 @@ class SparseRoadEngine:
         """Forecast rewards of any roads: as many solves as rewards.
 
         Of two rewards with weights a_i and a_j, solved as z_i and z_j with residuals r_i and r_j, the
-        covariance a_iᵀ z_j + z_iᵀ r_j is off by the product of both errors.
+        covariance a_iᵀ z_j + z_iᵀ r_j is off by at most the product of both errors. Of many rewards
+        solutions are not stored; they are solved more precisely instead, and a_iᵀ z_j is as good.
         """
         count = len(trips.rewards)
-        solutions = np.empty((count, self._equations.size))
+        is_stored = count <= _MOST_STORED
+        tolerance = self.tolerance
+        if not is_stored:
+            tolerance = 0.5 * self.tolerance**2  # an energy norm of tolerance · std
         cov = np.empty((count, count))
+        solutions: list[Floats] = []
         residual_of: list[Floats] = []
         for reward in range(count):
             unit = np.zeros(count)
             unit[reward] = 1.0
             a = self._gathered(trips, unit)
-            solution = self._equations.solve_variance(a, self.tolerance)
-            solutions[reward] = solution.x
-            residual_of.append(solution.residual)
-        for reward in range(count):
-            cov[:, reward] = self._summed(trips, solutions[reward])
-            cov[:, reward] += solutions @ residual_of[reward]
+            solution = self._equations.solve_variance(a, tolerance)
+            cov[:, reward] = self._summed(trips, solution.x)
+            if is_stored:
+                solutions.append(solution.x)
+                residual_of.append(solution.residual)
+        if is_stored:
+            cov += np.array(solutions) @ np.array(residual_of).T
         return self._expected(trips, 0.5 * (cov + cov.T))
 
     def judge(self, trips: Trips) -> ExpectedRewards:
