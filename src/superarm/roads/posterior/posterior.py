@@ -587,7 +587,11 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             elif self._since_rebuild >= _REBUILD:
                 self._engine = self._rebuilt(self.fitted)
                 self._since_rebuild = 0
-        except (NotPositiveDefiniteError, JitterWarning) as error:
+        except (
+            NotPositiveDefiniteError,
+            JitterWarning,
+            PrecisionWarning,
+        ) as error:
             # Users may turn warnings into errors.
             message = f"scales and rounding stay as they are: {error}"
             self._delayed_warning = message[:300]

@@ -186,7 +186,7 @@ class SparseRoadEngine:
         covariances y with them, are those of Q⁻¹: C − (C1)(C1)ᵀ/(1ᵀC1) + y yᵀ/(1ᵀy), which stays
         positive semi-definite.
         """
-        if len(trips.rewards) == 1 or self.tolerance < _LEAST_JUDGED:
+        if len(trips.rewards) <= 1 or self.tolerance < _LEAST_JUDGED:
             return self.expect(trips)
         cov = self._equations.approximate_cov(self._sums_of(trips))
         everything = np.ones(len(trips.rewards))
