@@ -25,7 +25,7 @@ class _Lower(NamedTuple):
 
     L: Any  # sparse, by columns, (n, n)
     pivots: Floats  # diagonal of D, (n,)
-    parents: Ints  # (n,), n at a root
+    parents: list[int]  # (n,), n at a root
     places: Ints  # the row of each node in L, (n,)
 
 
@@ -89,7 +89,7 @@ class SparseFactor:
             return np.asarray(0.5 * (block + block.T))
         rows = lower.places[nodes]
         reach = _ancestors(lower.parents, rows)
-        part = lower.L[:, reach][reach].tocsr()
+        part = _columns(lower.L, reach)
         unit = np.zeros((len(reach), len(nodes)))
         unit[np.searchsorted(reach, rows), np.arange(len(nodes))] = 1.0
         Y = spsolve_triangular(part, unit, lower=True, unit_diagonal=True)
@@ -109,20 +109,31 @@ class SparseFactor:
         parents = np.full(n, n, dtype=np.intp)
         inner = np.flatnonzero(reach > 0)
         parents[inner] = L.indices[L.indptr[inner] + 1]
-        return _Lower(L, self._pivots, parents, factor.perm_c.astype(np.intp))
+        return _Lower(L, self._pivots, parents.tolist(), factor.perm_c.astype(np.intp))
 
 
-def _ancestors(parents: Ints, rows: Ints) -> Ints:
+def _ancestors(parents: list[int], rows: Ints) -> Ints:
     """Rows and all above them in a tree, sorted."""
-    n = len(parents)
-    is_found = np.zeros(n + 1, dtype=np.bool_)
-    is_found[n] = True
-    front = np.unique(rows)
-    found = [front]
-    is_found[front] = True
-    while len(front):
-        front = np.unique(parents[front])
-        front = front[~is_found[front]]
-        is_found[front] = True
-        found.append(front)
-    return np.sort(np.concatenate(found))
+    found = {len(parents)}
+    for row in rows.tolist():
+        above = row
+        while above not in found:
+            found.add(above)
+            above = parents[above]
+    found.remove(len(parents))
+    return np.array(sorted(found), dtype=np.intp)
+
+
+def _columns(L: Any, chosen: Ints) -> Any:
+    """The square part of L at columns that reach no other rows, by columns."""
+    from scipy.sparse import csc_array
+
+    starts = L.indptr[chosen]
+    counts = L.indptr[chosen + 1] - starts
+    stops = np.cumsum(counts)
+    first = np.repeat(starts - np.concatenate([[0], stops[:-1]]), counts)
+    entries = first + np.arange(stops[-1])
+    rows = np.searchsorted(chosen, L.indices[entries])
+    indptr = np.concatenate([[0], stops])
+    size = len(chosen)
+    return csc_array((L.data[entries], rows, indptr), shape=(size, size))

@@ -154,15 +154,15 @@ def test_forecasts_of_many_rewards_agree(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (away <= TOLERANCE * np.outer(std, std)).all()
 
 
-def test_the_sum_of_a_trip_is_judged_as_precisely_as_it_is_forecast() -> None:
+def test_the_sum_of_a_trip_is_judged_nearly_as_it_is_forecast() -> None:
     dense, sparse = both(random_log(2, 60))
     rng = np.random.default_rng(4)
     for kind in KINDS:
         trip = random_trip(rng, kind, vehicles=5)
         exact = dense.expect(trip)
         judged = sparse.judge(trip)
-        std = np.sqrt(exact.cov.sum())
-        assert abs(np.sqrt(judged.cov.sum()) / std - 1.0) <= TOLERANCE
+        std = np.sqrt(exact.total_cov.sum())
+        assert abs(np.sqrt(judged.total_cov.sum()) / std - 1.0) <= TOLERANCE
         total_std = np.sqrt(np.diagonal(exact.total_cov))
         ratios = np.sqrt(np.diagonal(judged.total_cov)) / total_std
         # Of single rewards what M forgets is small beside their noise.
@@ -400,8 +400,8 @@ def test_a_solve_that_does_not_converge_warns(monkeypatch: pytest.MonkeyPatch) -
     before = sparse.mean_of(some_keys())
     with pytest.warns(PrecisionWarning, match="stopped after 1 steps"):
         sparse.expect(trip)
-    with pytest.warns(PrecisionWarning, match="may be off by"):
-        expected = sparse.judge(trip)
+    expected = sparse.judge(trip)
+    monkeypatch.setattr("superarm.roads.posterior.mixed_equations.MOST_STEPS", 0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(PrecisionWarning):
@@ -479,6 +479,8 @@ def test_a_posterior_learns_the_same_in_both_forms(refit: int) -> None:
     keys = some_keys(count=12)
     exact = dense.predict(keys, return_std=True)
     answer = sparse.predict(keys, return_std=True)
+    assert exact.std is not None
+    assert answer.std is not None
     assert (np.abs(answer.mean - exact.mean) <= 0.02 * exact.std).all()
     np.testing.assert_allclose(answer.std, exact.std, rtol=0.01)
     for one, other in zip(dense.total(keys), sparse.total(keys), strict=True):
@@ -497,6 +499,7 @@ def test_a_sparse_posterior_resumes_from_its_state() -> None:
     again.observe_trips(trip)
     # Both solve to the tolerance, from preconditioners of different ages.
     std = gp.predict(keys, return_std=True).std
+    assert std is not None
     away = np.abs(again.predict(keys).mean - gp.predict(keys).mean)
     assert (away <= 2.0 * TOLERANCE * std).all()
 

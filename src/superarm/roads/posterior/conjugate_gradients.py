@@ -35,7 +35,6 @@ import numpy as np
 from superarm.core import Floats
 
 _CAUTION = 0.5  # μ over the smallest Ritz value
-_FEWEST = 2  # steps of a solve that was not exact from the start
 
 
 class Solution(NamedTuple):
@@ -69,7 +68,12 @@ class _RadauBound:
 
     def squared(self, rho: float) -> float:
         """A bound of ‖e_k‖²_Q after the steps so far, of which the last led to ``rho``."""
-        self.smallest = min(self.smallest, self._smallest_ritz())
+        if rho <= 0.0:
+            return 0.0
+        if self._lengths:
+            self.smallest = min(self.smallest, self._smallest_ritz())
+        if not np.isfinite(self.smallest):
+            return np.inf
         mu = _CAUTION * self.smallest
         bound = 1.0 / mu
         for length, ratio in zip(self._lengths, self._ratios, strict=True):
@@ -122,9 +126,9 @@ def conjugate_gradients(
     rho = float(r @ z)
     direction = z
     gained = 0.0
-    squared = 0.0 if rho <= 0.0 else np.inf
+    squared = bound.squared(rho)
     steps = 0
-    while rho > 0.0 and steps < most:
+    while rho > 0.0 and steps < most and not is_enough(squared, gained):
         product = times(direction)
         length = rho / float(direction @ product)
         x += length * direction
@@ -136,12 +140,7 @@ def conjugate_gradients(
         bound.after(length, ratio)
         steps += 1
         rho = next_rho
-        if rho <= 0.0:
-            squared = 0.0
-            break
         squared = bound.squared(rho)
-        if steps >= _FEWEST and is_enough(squared, gained):
-            break
         direction = z + ratio * direction
     return Solution(
         x=x,

@@ -47,6 +47,8 @@ MOST_STEPS = 1000
 """Steps after which a solve gives up and warns."""
 # Share of roads whose information may change before M is made anew.
 _STALE = 0.5
+# Rewards up to which a solve each takes less time than a block of the inverse.
+_FEW = 2
 # Steps for means above which M is made anew, too.
 _SLOW = 15
 
@@ -286,6 +288,11 @@ class MixedEquations:
         """M⁻¹ times unknowns."""
         return self._inverse_blocks(flat) + self._modes.times(flat)
 
+    def prepared(self, flat: Floats) -> Floats:
+        """M⁻¹ times unknowns, M made anew where it is due."""
+        self._prepare()
+        return self.precondition(flat)
+
     def _inverse_blocks(self, flat: Floats) -> Floats:
         """The inverse of the blocks of M, times unknowns."""
         r = Unknowns.from_flat(flat, self._roads)
@@ -337,11 +344,17 @@ class MixedEquations:
         edges = sums.edges
         own, precision = self._own_precision, self._road_precision
         shrinkage = own[edges] / precision[edges]
-        if near is None:
-            near = self._factor.inverse_block(edges)
-        of_roads = shrinkage[:, None] * near * shrinkage
-        of_roads[np.diag_indices_from(of_roads)] += 1.0 / precision[edges]
-        cov = sums.counts.T @ of_roads @ sums.counts
+        shrunk = shrinkage[:, None] * sums.counts  # (u, M)
+        if near is not None:
+            cov = shrunk.T @ near @ shrunk
+        elif shrunk.shape[1] <= _FEW:
+            spread = np.zeros((self._roads, shrunk.shape[1]))
+            spread[edges] = shrunk
+            cov = shrunk.T @ self._factor.solve(spread)[edges]
+        else:
+            cov = shrunk.T @ self._factor.inverse_block(edges) @ shrunk
+        given_near = sums.counts / precision[edges][:, None]
+        cov += sums.counts.T @ given_near
         inverse = self._terms_inverse
         fleet = sums.fleet_terms - np.einsum(
             "mvi,vij->mj", sums.vehicle_terms, inverse.gain[sums.places]

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from superarm.core import Floats, Ints, Rng, State
 from superarm.core.compiling import Backend
 from superarm.core.errors import StateError
-from superarm.core.linalg import cholesky
+from superarm.core.linalg import cholesky, solve_lower
 from superarm.kernels import GraphMatern
 from superarm.roads.energy.scales import TERMS, RoadScales
 from superarm.roads.rows import COLUMNS, Column, edges_of, terms_of, vehicles_of
@@ -180,29 +180,20 @@ class SparseRoadEngine:
         return self._expected(trips, 0.5 * (cov + cov.T))
 
     def judge(self, trips: Trips) -> ExpectedRewards:
-        """The same for trips that are learned next, with one solve for all of their rewards.
+        """The same for trips that are learned next, by M instead of Q.
 
-        The covariance C of M⁻¹ is corrected so that the variance of the sum of all rewards, and its
-        covariances y with them, are those of Q⁻¹: C − (C1)(C1)ᵀ/(1ᵀC1) + y yᵀ/(1ᵀy), which stays
-        positive semi-definite.
+        Nothing is solved for: what M forgets is small beside the noise of a trip.
         """
-        if len(trips.rewards) <= 1 or self.tolerance < _LEAST_JUDGED:
+        if self.tolerance < _LEAST_JUDGED:
             return self.expect(trips)
-        cov = self._equations.approximate_cov(self._sums_of(trips))
-        everything = np.ones(len(trips.rewards))
-        a = self._gathered(trips, everything)
-        solution = self._equations.solve_variance(a, self.tolerance)
-        exact = self._summed(trips, solution.x)
-        approximate = cov.sum(axis=1)
-        cov -= np.outer(approximate, approximate) / approximate.sum()
-        cov += np.outer(exact, exact) / exact.sum()
-        return self._expected(trips, cov)
+        return self._expected(
+            trips, self._equations.approximate_cov(self._sums_of(trips))
+        )
 
     def judge_all(self, trips: Trips) -> Iterator[ExpectedRewards]:
         """The same for each of many trips, by what is known before the first of them.
 
-        Nothing is solved for: covariances are those of M, in which that of what neighbours have in
-        common is estimated from draws.
+        The covariance of what neighbours have in common is estimated from draws.
         """
         edges = np.unique(edges_of(trips.keys))
         draws = self._equations.near_draws(edges, _NEAR_DRAWS)
@@ -249,7 +240,10 @@ class SparseRoadEngine:
         C = cholesky(expected.total_cov, "the covariance of the rewards")
         noise_root = cholesky(expected.noise, "the noise of the rewards")
         gained = float(half_log_det(C) - half_log_det(noise_root))
+        weights = solve_lower(C, trips.rewards - expected.mean)
+        update = self._update(trips, solve_lower(C, weights, transposed=True))
         learner = copy(self)
+        learner._x = self._x + update
         learner._add(trips)
         learner._solve()
         # From here on nothing can fail.
@@ -258,6 +252,13 @@ class SparseRoadEngine:
         learner.information = self.information + gained
         self.__dict__.update(vars(learner))
         return gained
+
+    def _update(self, trips: Trips, weights: Floats) -> Floats:
+        """By how much a trip changes the means, were Q as M is: where the solve starts.
+
+        It is M⁻¹ a for the rewards a weighted by (aᵀ M⁻¹ a + R)⁻¹ (y − mean).
+        """
+        return self._equations.prepared(self._gathered(trips, weights))
 
     def _add(self, trips: Trips) -> None:
         """Add trips to the equations, which are copied; solves nothing."""
