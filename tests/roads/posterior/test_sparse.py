@@ -230,6 +230,17 @@ def test_other_scales_are_taken_from_the_log() -> None:
     assert_same(dense.rebuild(scales), sparse.rebuild(scales), some_keys())
 
 
+def test_scales_are_fitted_to_the_same_covariances() -> None:
+    dense, sparse = both(random_log(9, 12))
+    trips = random_log(9, 12)
+    exact = dense.counted_roads(trips)
+    again = sparse.rebuild(SCALES).counted_roads(trips)
+    for counted in (sparse.counted_roads(trips), again):
+        np.testing.assert_array_equal(counted.counts, exact.counts)
+        np.testing.assert_allclose(counted.near, exact.near, atol=1e-10)
+        np.testing.assert_array_equal(counted.sizes, exact.sizes)
+
+
 def test_variances_of_many_roads_state_their_error() -> None:
     dense, sparse = both(random_log(10, 60))
     keys = np.concatenate([ROWS, ROWS])  # more than are solved one by one

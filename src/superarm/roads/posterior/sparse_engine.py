@@ -31,6 +31,7 @@ from superarm.core.compiling import Backend
 from superarm.core.errors import StateError
 from superarm.core.linalg import cholesky, solve_lower
 from superarm.kernels import GraphMatern
+from superarm.kernels.sparse_factor import SparseFactor
 from superarm.roads.energy.scales import TERMS, RoadScales
 from superarm.roads.rows import COLUMNS, Column, edges_of, terms_of, vehicles_of
 
@@ -91,6 +92,8 @@ class SparseRoadEngine:
         self._right = Unknowns.zeros(len(kernel), 0).flat()  # b
         self._x = self._right.copy()
         self._variances: Floats | None = None
+        # Of the precision of k_G, once scales are fitted; the same under all scales.
+        self._kernel_factor: list[SparseFactor] = []
         self.variance_error = 0.0
         """By what share the latest standard deviations of many arms were off in a sample, at most."""
 
@@ -341,6 +344,7 @@ class SparseRoadEngine:
         )
         engine._places = self._places
         engine._visited = self._visited
+        engine._kernel_factor = self._kernel_factor
         trips = self.log.view()
         if len(trips.rewards):
             engine._add(trips)
@@ -468,8 +472,10 @@ class SparseRoadEngine:
     def counted_roads(self, trips: Trips) -> CountedRoads:
         """The roads of these trips, to which scales are fitted."""
         edges, counts = count_roads(trips)
-        features = edges[:, None].astype(np.float64)
-        return CountedRoads(counts, self.kernel(features), self.sizes[edges])
+        if not self._kernel_factor:
+            self._kernel_factor.append(SparseFactor(self.kernel.precision()))
+        near = self._kernel_factor[0].inverse_block(edges)
+        return CountedRoads(counts, near, self.sizes[edges])
 
     # --- draws -------------------------------------------------------------------------------
 
