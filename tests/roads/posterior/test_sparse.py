@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from superarm.core.errors import InputError, PrecisionWarning
 from superarm.kernels import GraphMatern
 from superarm.kernels.sparse_factor import SparseFactor
 from superarm.roads.energy import RoadScales, Vehicle
+from superarm.roads.fleets import LoggedTrip, TripSection, learn_trips
 from superarm.roads.networks import generate_city
 from superarm.roads.posterior import Borders, RoadGP, Trips, terms_of
 from superarm.roads.posterior.conjugate_gradients import conjugate_gradients
@@ -31,7 +33,9 @@ from superarm.roads.posterior.trip_products import (
     TripProducts,
     trip_diagonals,
 )
+from superarm.roads.problems import Fleet
 from superarm.roads.problems.fleet_model import near_kernel, road_rows, road_sizes
+from superarm.roads.routing import Router
 from superarm.testing import restored
 
 GRAPH = generate_city(edges=250, seed=1).line_graph()
@@ -183,11 +187,13 @@ def test_many_trips_are_judged_nearly_as_one_by_one() -> None:
         assert (np.abs(approximate.mean - exact.mean) <= TOLERANCE * std).all()
 
 
-def test_trips_one_by_one_and_all_at_once_agree() -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+def test_trips_one_by_one_and_all_at_once_agree(is_late: bool) -> None:
     trips = random_log(5, 24)
     dense, at_once = both(trips)
     one_by_one = SparseRoadEngine(KERNEL, SIZES, SCALES, TOLERANCE)
-    for number in range(trips.number):
+    order = range(trips.number)
+    for number in reversed(order) if is_late else order:
         one_by_one.absorb(trips.one(number))
     assert one_by_one.log.view().number == trips.number
     for engine in (at_once, one_by_one):
@@ -537,3 +543,35 @@ def test_forms_and_tolerances_are_checked() -> None:
         fleet_gp("banded")
     with pytest.raises(InputError, match="tolerance"):
         fleet_gp("sparse", tolerance=0.5)
+
+
+def test_routes_have_the_same_energies_and_intervals(tmp_path: Path) -> None:
+    fleet = Fleet(seed=0, horizon=20, edges=250, trips=4, most_metres=2000.0)
+    graph = fleet.graph
+    log = [logged_trip(fleet, step) for step in range(1, 11)]
+    routes = []
+    for form in ("dense", "sparse"):
+        lesson = learn_trips(graph, log, refit=0, form=form)
+        assert lesson.posterior.form == form
+        path = tmp_path / f"{form}.npz"
+        lesson.policy.save(path)
+        router = Router(graph.network, state=path)
+        ids = log[0].sections[0].edges[0], log[0].sections[-1].edges[-1]
+        routes.append(router.route(*ids).as_json())
+    dense, sparse = routes
+    assert dense["edges"] == sparse["edges"]
+    for end in ("energy_low_wh", "energy_high_wh"):
+        # Forecasts made along the way set the widths, and are a per cent apart in either form.
+        assert dense[end] == pytest.approx(sparse[end], rel=0.02)
+
+
+def logged_trip(fleet: Fleet, step: int) -> LoggedTrip:
+    """A trip of a fleet, edge by edge."""
+    route = fleet.informed_route(fleet.offer(step))
+    energies = fleet.energies(step, route)
+    sections = tuple(
+        TripSection((fleet.graph.ids[edge],), energy)
+        for edge, energy in zip(route, energies, strict=True)
+    )
+    vehicle = str(fleet.journey(step).vehicle)
+    return LoggedTrip(name=str(step), vehicle=vehicle, sections=sections)
