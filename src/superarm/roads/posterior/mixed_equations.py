@@ -46,9 +46,7 @@ _P = len(TERMS)
 MOST_STEPS = 1000
 """Steps after which a solve gives up and warns."""
 # Share of roads whose information may change before M is made anew.
-_STALE = 0.5
-# Rewards up to which a solve each takes less time than a block of the inverse.
-_FEW = 2
+_STALE = 0.2
 # Steps for means above which M is made anew, too.
 _SLOW = 15
 
@@ -347,10 +345,6 @@ class MixedEquations:
         shrunk = shrinkage[:, None] * sums.counts  # (u, M)
         if near is not None:
             cov = shrunk.T @ near @ shrunk
-        elif shrunk.shape[1] <= _FEW:
-            spread = np.zeros((self._roads, shrunk.shape[1]))
-            spread[edges] = shrunk
-            cov = shrunk.T @ self._factor.solve(spread)[edges]
         else:
             cov = shrunk.T @ self._factor.inverse_block(edges) @ shrunk
         given_near = sums.counts / precision[edges][:, None]
@@ -487,6 +481,10 @@ class MixedEquations:
                 PrecisionWarning,
             )
         return solution
+
+    def refresh(self) -> None:
+        """Have M made anew from all trips when it is needed next."""
+        self._factor_cache = []
 
     def _prepare(self) -> None:
         """Factorise and measure M where that is not done yet."""

@@ -183,22 +183,32 @@ class SparseRoadEngine:
         return self._expected(trips, 0.5 * (cov + cov.T))
 
     def judge(self, trips: Trips) -> ExpectedRewards:
-        """The same for trips that are learned next, by M instead of Q.
+        """The same for trips that are learned next, with one solve for all of their rewards.
 
-        Nothing is solved for: what M forgets is small beside the noise of a trip.
+        The covariance C of M⁻¹ is corrected so that the variance of the sum of all rewards, and its
+        covariances y with them, are those of Q⁻¹: C − (C1)(C1)ᵀ/(1ᵀC1) + y yᵀ/(1ᵀy), which stays
+        positive semi-definite. Of single rewards, what M forgets is small beside their noise.
         """
-        if self.tolerance < _LEAST_JUDGED:
+        if len(trips.rewards) <= 1 or self.tolerance < _LEAST_JUDGED:
             return self.expect(trips)
-        return self._expected(
-            trips, self._equations.approximate_cov(self._sums_of(trips))
-        )
+        cov = self._equations.approximate_cov(self._sums_of(trips))
+        everything = np.ones(len(trips.rewards))
+        a = self._gathered(trips, everything)
+        solution = self._equations.solve_variance(a, self.tolerance)
+        exact = self._summed(trips, solution.x)
+        approximate = cov.sum(axis=1)
+        cov -= np.outer(approximate, approximate) / approximate.sum()
+        cov += np.outer(exact, exact) / exact.sum()
+        return self._expected(trips, cov)
 
     def judge_all(self, trips: Trips) -> Iterator[ExpectedRewards]:
         """The same for each of many trips, by what is known before the first of them.
 
-        The covariance of what neighbours have in common is estimated from draws.
+        Nothing is solved for: covariances are those of M, made anew, in which that of what neighbours
+        have in common is estimated from draws.
         """
         edges = np.unique(edges_of(trips.keys))
+        self._equations.refresh()
         draws = self._equations.near_draws(edges, _NEAR_DRAWS)
         for number in range(trips.number):
             trip = trips.one(number)
