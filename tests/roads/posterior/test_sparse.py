@@ -240,7 +240,7 @@ def test_scales_are_fitted_to_the_same_covariances() -> None:
     dense, sparse = both(random_log(9, 12))
     trips = random_log(9, 12)
     exact = dense.counted_roads(trips)
-    again = sparse.rebuild(SCALES).counted_roads(trips)
+    again = sparse.rebuild(RoadScales(near=0.6)).counted_roads(trips)
     for counted in (sparse.counted_roads(trips), again):
         np.testing.assert_array_equal(counted.counts, exact.counts)
         np.testing.assert_allclose(counted.near, exact.near, atol=1e-10)

@@ -110,7 +110,7 @@ class Engine(Protocol):
         ...
 
     def rebuild(self, scales: RoadScales) -> Self:
-        """What was learned from the same trips under other scales, free of accumulated rounding."""
+        """What was learned from the same trips under these scales, free of accumulated rounding."""
         ...
 
     # --- as arrays ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A fleet's belief about its roads and vehicles: exact, in Wh.
+"""A fleet's belief about its roads and vehicles: exact or to a tolerance, in Wh.
 
 An arm is a road driven by a vehicle, and its reward the energy it costs (less what is stored in height
 and motion). Of a road e, of the terms φ that the energy model gives for it and this vehicle, and of a
@@ -90,7 +90,7 @@ FormChoice = Literal["auto", "dense", "sparse"]
 
 @register("posterior", "roads")
 class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
-    """Exact posterior of a fleet's road energies, shared by all vehicles.
+    """Posterior of a fleet's road energies, shared by all vehicles: exact, or sparse to a tolerance.
 
     Keys are feature rows with nine columns (:class:`~superarm.roads.rows.Column`): road, expected Wh,
     the terms rolling, time, drag and climb in Wh, the mass ratio, the variance that signals

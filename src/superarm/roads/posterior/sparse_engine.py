@@ -348,7 +348,13 @@ class SparseRoadEngine:
         return engine
 
     def rebuild(self, scales: RoadScales) -> SparseRoadEngine:
-        """What was learned from the same trips under other scales."""
+        """What was learned from the same trips under other scales.
+
+        Under the same scales it is the engine itself: means are solved for anew with every trip, so
+        that rounding does not accumulate in them.
+        """
+        if scales == self.scales:
+            return copy(self)
         engine = SparseRoadEngine(
             self.kernel, self.sizes, scales, self.tolerance, self._backend
         )
