@@ -77,9 +77,9 @@ class _RadauBound:
         mu = _CAUTION * self.smallest
         bound = 1.0 / mu
         for length, ratio in zip(self._lengths, self._ratios, strict=True):
-            # Rounding, or a μ that is too large, can make it fall below the step itself.
-            rest = max(bound - length, np.finfo(float).tiny)
-            bound = rest / (mu * rest + ratio)
+            rest = bound - length
+            # Positive for every μ below the Ritz values, but for rounding; 1/μ is always a bound.
+            bound = rest / (mu * rest + ratio) if rest > 0.0 else 1.0 / mu
         return bound * rho
 
     def _smallest_ritz(self) -> float:

@@ -192,6 +192,8 @@ class MixedEquations:
         self._terms_cache: list[_TermsInverse] = []
         self._modes = SoftModes.none()
         self._smallest = np.inf
+        # Steps of the first solve for means with this M, and whether later ones take far more.
+        self._first_steps: int | None = None
         self._is_slow = False
 
     def copy(self) -> MixedEquations:
@@ -312,6 +314,7 @@ class MixedEquations:
             self._factor_cache.append(SparseFactor(shifted))
             self._smallest = np.inf
             self._modes = SoftModes.none()
+            self._first_steps = None
             self._is_slow = False
         return self._factor_cache[0]
 
@@ -445,7 +448,9 @@ class MixedEquations:
         """
         solution = self._solve(right, start, lambda squared, _: squared <= error**2)
         if start is not None:
-            self._is_slow = solution.steps > _SLOW
+            if self._first_steps is None:
+                self._first_steps = solution.steps
+            self._is_slow = solution.steps > max(_SLOW, 2 * self._first_steps)
         return solution
 
     def solve_variance(self, right: Floats, tolerance: float) -> Solution:

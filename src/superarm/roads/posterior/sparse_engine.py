@@ -85,9 +85,8 @@ class SparseRoadEngine:
         self._backend: Backend = backend
         self._equations = MixedEquations(kernel, sizes, scales, backend)
         self._visited = np.empty(0, dtype=np.intp)
-        self._places: dict[
-            int, int
-        ] = {}  # of vehicles among all; never changed in place
+        # Of vehicles among all; never changed in place.
+        self._places: dict[int, int] = {}
         self._draw_order = DrawOrder()
         self._right = Unknowns.zeros(len(kernel), 0).flat()  # b
         self._x = self._right.copy()
