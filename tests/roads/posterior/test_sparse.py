@@ -412,12 +412,12 @@ def test_too_few_steps_are_not_enough() -> None:
 
 def test_a_solve_that_does_not_converge_warns(monkeypatch: pytest.MonkeyPatch) -> None:
     _, sparse = both(random_log(16, 20))
-    monkeypatch.setattr("superarm.roads.posterior.mixed_equations.MOST_STEPS", 1)
     trip = random_trip(np.random.default_rng(0))
+    expected = sparse.judge(trip)
+    monkeypatch.setattr("superarm.roads.posterior.mixed_equations.MOST_STEPS", 1)
     before = sparse.mean_of(some_keys())
     with pytest.warns(PrecisionWarning, match="stopped after 1 steps"):
         sparse.expect(trip)
-    expected = sparse.judge(trip)
     monkeypatch.setattr("superarm.roads.posterior.mixed_equations.MOST_STEPS", 0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

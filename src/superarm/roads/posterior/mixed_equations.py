@@ -481,8 +481,9 @@ class MixedEquations:
         self._smallest = min(self._smallest, solution.smallest)
         if not solution.converged:
             warn(
-                f"conjugate gradients stopped after {MOST_STEPS} steps: means may be off by "
-                f"{solution.error:.2g} standard deviations; use RoadGP(form='dense')",
+                f"conjugate gradients stopped after {MOST_STEPS} steps short of the tolerance: the energy "
+                f"norm of the error is up to {solution.error:.2g}. Use RoadGP(form='dense') or a larger "
+                "tolerance",
                 PrecisionWarning,
             )
         return solution
