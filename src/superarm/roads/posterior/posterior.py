@@ -82,7 +82,7 @@ _FARTHEST = 2.0  # times the outlier limit: the largest score that is remembered
 _JUDGED = 100  # trips of a log that are forecast one by one
 _FIRST_FIT = 4  # trips before the scales are first fitted
 _TOLERANCES = (1e-9, 0.1)
-DENSE_LARGEST = 4000
+DENSE_LARGEST = 6000
 """Visited roads up to which the form "auto" is dense."""
 FormName = Literal["dense", "sparse"]
 FormChoice = Literal["auto", "dense", "sparse"]
@@ -116,7 +116,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             trip suggest, at least.
         form: "dense" is exact; its time grows with the cube of the number of visited roads, its memory
             and states with the square. "sparse" is iterative and grows about linearly. "auto" begins
-            dense and becomes sparse above 4000 visited roads, when all is computed anew.
+            dense and becomes sparse above 6000 visited roads, when all is computed anew.
         tolerance: In the sparse form, by what share of a standard deviation means may be off, and
             standard deviations by what share of themselves. The property ``tolerance`` is 0 while the
             form is dense.

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, Rng, State
 from superarm.core.compiling import Backend
-from superarm.core.errors import StateError
+from superarm.core.errors import PrecisionWarning, StateError, warn
 from superarm.core.linalg import cholesky, solve_lower
 from superarm.kernels import GraphMatern
 from superarm.kernels.sparse_factor import SparseFactor
@@ -473,6 +473,13 @@ class SparseRoadEngine:
             ratios = np.sqrt(variances[chosen] / solved)
             variances[chosen] = solved
             self.variance_error = float(np.abs(ratios - 1.0).max())
+            if self.variance_error > self.tolerance:
+                warn(
+                    f"standard deviations of {count} arms are approximate: of {len(driven)} that were "
+                    f"driven on, {len(chosen)} were checked and off by up to {self.variance_error:.1%}. "
+                    f"Ask for at most {_MOST_SOLVED} at a time, or use form='dense'",
+                    PrecisionWarning,
+                )
         return variances
 
     def _solved_variances(self, arms: ArmWeights, chosen: Ints) -> Floats:
