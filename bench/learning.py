@@ -10,6 +10,10 @@ this grows.
 ``--vehicles 1 1000``: instead, the same trips are driven by one vehicle, or by a thousand in turn.
 *trip*: milliseconds of a processor for one more, edge by edge, of a vehicle that was driven before and
 of one that was not.
+
+``--form sparse`` (or ``dense``) chooses the form of ``RoadGP``. ``--growing`` prints the table of
+``bench.large_fleets`` instead: what logs cost with ever more visited roads, and by which power each
+column grows. ``--rows 2`` prints its first two rows, ``--rows 3-4`` the third and fourth.
 """
 
 from __future__ import annotations
@@ -19,15 +23,18 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
+from typing import get_args
 
 import numpy as np
 
 from superarm.core.states import load
 from superarm.roads.fleets import LoggedTrip, TripSection, learn_trips
 from superarm.roads.posterior import RoadGP
+from superarm.roads.posterior.posterior import FormChoice
 from superarm.roads.problems import Fleet
 from superarm.roads.routing import Router
 
+from .large_fleets import SIZES, print_growth
 from .routes import timed
 
 COLUMNS = (
@@ -59,7 +66,7 @@ def logged(fleet: Fleet, step: int, *, total_only: bool = False) -> LoggedTrip:
     )
 
 
-def row(edges: int, trips: int) -> list[str]:
+def row(edges: int, trips: int, form: FormChoice) -> list[str]:
     more = 20
     fleet = Fleet(
         seed=0, horizon=trips + 2 * more, edges=edges, trips=25, most_metres=6000.0
@@ -67,7 +74,7 @@ def row(edges: int, trips: int) -> list[str]:
     graph = fleet.graph
     log = [logged(fleet, step) for step in range(1, trips + 1)]
     begin = perf_counter()
-    policy = learn_trips(graph, log, refit=0).policy
+    policy = learn_trips(graph, log, refit=0, form=form).policy
     learned = perf_counter() - begin
     gp = policy.posterior
     assert isinstance(gp, RoadGP)
@@ -151,7 +158,14 @@ def main() -> None:
     parser.add_argument(
         "--vehicles", type=int, nargs="+", help="trips of so many vehicles instead"
     )
+    parser.add_argument("--form", choices=get_args(FormChoice), default="auto")
+    parser.add_argument("--growing", action="store_true", help="larger and larger logs")
+    parser.add_argument("--rows", default=f"1-{len(SIZES)}", help="rows of --growing")
     options = parser.parse_args()
+    if options.growing:
+        first, _, last = options.rows.rpartition("-")
+        print_growth(list(SIZES[int(first or 1) - 1 : int(last)]), options.form)
+        return
     if options.vehicles:
         print("| " + " | ".join(OF_VEHICLES) + " |")
         print("|" + "---|" * len(OF_VEHICLES))
@@ -163,7 +177,10 @@ def main() -> None:
     print("| " + " | ".join(COLUMNS) + " |")
     print("|" + "---|" * len(COLUMNS))
     for edges in options.edges:
-        print("| " + " | ".join(row(edges, options.trips)) + " |", flush=True)
+        print(
+            "| " + " | ".join(row(edges, options.trips, options.form)) + " |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

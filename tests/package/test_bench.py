@@ -312,3 +312,13 @@ def test_tables_for_people() -> None:
     assert bench("startup", "--markdown").startswith("| case |")
     stored = bench("startup", "--markdown", "--stored", "bench/results/startup.json")
     assert stored.startswith("| case |")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_a_large_fleets_log_is_measured_in_both_forms(form: str) -> None:
+    large_fleets = importlib.import_module("bench.large_fleets")
+    size = large_fleets.Size(edges=600, visited=80, trips=40, vehicles=4)
+    row = large_fleets.measure(size, form)
+    assert len(row) == len(large_fleets.COLUMNS)
+    assert min(row) > 0.0

@@ -692,6 +692,11 @@ POSTERIORS: dict[str, PosteriorCase] = {
         lambda: SparseVariational(SE, 0.05, inducing=6, restart=False, steps=2)
     ),
     "roads": fleet_case(lambda: RoadGP(FLEET.kernel, ENERGIES, **FLEET_POSTERIOR)),
+    "roads-sparse": fleet_case(
+        lambda: RoadGP(
+            FLEET.kernel, ENERGIES, form="sparse", tolerance=1e-9, **FLEET_POSTERIOR
+        )
+    ),
     "separate": fleet_case(
         lambda: Separate(RoadGP(FLEET.kernel, ENERGIES, **FLEET_POSTERIOR), column=8)
     ),

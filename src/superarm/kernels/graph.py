@@ -229,6 +229,21 @@ class GraphMatern(Kernel, HasParameters):
         product: Floats = scale * (solution.T / root).T
         return product
 
+    def precision(self) -> Any:
+        """K⁻¹ over all nodes, sparse (n, n), for an integer ν."""
+        from scipy.sparse import diags_array
+
+        scale = self._scale_of_all()
+        root = diags_array(self._node_scales())
+        power = self._sparse().precision()
+        return ((root @ power @ root) / scale).tocsc()
+
+    def log_det_precision(self) -> float:
+        """ln det K⁻¹ over all nodes, for an integer ν."""
+        of_scales = 2.0 * float(np.log(self._node_scales()).sum())
+        of_variance = len(self) * float(np.log(self._scale_of_all()))
+        return self._sparse().log_det + of_scales - of_variance
+
     def root_times(self, normals: Floats) -> Floats:
         """R times ``normals``, where R Rᵀ = K over all nodes; for an even ν.
 

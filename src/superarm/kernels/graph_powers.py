@@ -138,6 +138,20 @@ class SparsePower:
             diagonal[start:stop] = np.einsum("ij,ij->j", left, right)
         return diagonal
 
+    def precision(self) -> Any:
+        """A^ν, sparse (n, n)."""
+        A = self._shifted(self._shift)
+        power = A
+        for _ in range(self._nu - 1):
+            power = power @ A
+        return power.tocsc()
+
+    @property
+    def log_det(self) -> float:
+        """ln det A^ν."""
+        pivots = self._factor.U.diagonal()
+        return self._nu * float(np.log(pivots).sum())
+
     def solve(self, right: Floats, times: int) -> Floats:
         """A^{−times} times ``right``, (n,) or (n, k)."""
         for _ in range(times):

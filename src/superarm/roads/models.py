@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from superarm.core import Floats
 from superarm.kernels import GraphMatern
@@ -46,6 +47,7 @@ class FleetModel(RoadModel):
         refit: After how many trips scales are fitted again; 0 for never.
         outliers: What becomes of outliers: "keep", "weigh" or "refuse".
         turn_costs: What turns add to the known ``costs``, (c,) each.
+        form: How the posterior is computed: "dense", "sparse" or "auto".
     """
 
     kernel: GraphMatern
@@ -54,3 +56,4 @@ class FleetModel(RoadModel):
     refit: int = 64
     outliers: Outliers = "weigh"
     turn_costs: Mapping[str, Floats] = field(default_factory=dict)
+    form: Literal["auto", "dense", "sparse"] = "auto"

@@ -104,6 +104,7 @@ def _fleet_policy(model: FleetModel, rule: Rule) -> IndexPolicy:
         scales=model.scales,
         refit=model.refit,
         outliers=model.outliers,
+        form=model.form,
     )
     return IndexPolicy(
         posterior=posterior,

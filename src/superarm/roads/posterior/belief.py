@@ -15,7 +15,7 @@ from superarm.core.threads import one_blas_thread
 from superarm.posteriors.beliefs import BaseBelief
 from superarm.posteriors.variances import standard_deviation
 
-from .engine import RoadEngine
+from .engine_protocol import Engine
 from .trips import Trips
 
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ class RoadBelief(BaseBelief["RoadGP"], PartialStd):
         self._pending = pending
 
     @property
-    def _engine(self) -> RoadEngine:
+    def _engine(self) -> Engine:
         engine = self._current_posterior()._engine
         if len(self._pending):
             return self._supposed
         return engine
 
     @cached_property
-    def _supposed(self) -> RoadEngine:
+    def _supposed(self) -> Engine:
         """The engine as if pending roads had been observed."""
         engine = self._posterior._engine
         pending = Trips.of_one(self._pending)
@@ -75,7 +75,7 @@ class RoadBelief(BaseBelief["RoadGP"], PartialStd):
     @exclusive
     def std(self) -> Floats:
         # Computed first without pending roads: those given them continue from there.
-        self._current_posterior()._engine.variances()
+        self._current_posterior()._engine.prepare_variances()
         variance = self._engine.variance_of(self._keys)
         std = standard_deviation(variance, lambda: 1.0)
         std.flags.writeable = False

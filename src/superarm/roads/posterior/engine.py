@@ -49,7 +49,7 @@ from .log import Log
 from .matrices import from_lower, half_log_det, triangle_size, with_zeros
 from .noise import TripNoise
 from .old_states import has_vehicle_slots, not_of_its_trips, slots_without_vehicles
-from .slots import Slots
+from .slots import CountedRoads, Slots
 from .trips import Trips
 from .vehicle_groups import VehicleGroups
 from .vehicles import VehicleGroup
@@ -132,6 +132,15 @@ class RoadEngine:
             noise=self.noise.covariance(trips),
             explained=H_K_A + known.slots,
         )
+
+    def judge(self, trips: Trips) -> ExpectedRewards:
+        """The same for trips that are learned next."""
+        return self.expect(trips)
+
+    def judge_all(self, trips: Trips) -> Iterator[ExpectedRewards]:
+        """The same for each of many trips, by what is known before the first of them."""
+        for number in range(trips.number):
+            yield self.expect(trips.one(number))
 
     def _vehicle_share(self, trips: Trips) -> VehicleShare:
         prior = self._vehicle_prior
@@ -356,6 +365,10 @@ class RoadEngine:
             self._draw_order = DrawOrder.from_arrays(state, driven, roads)
         self.log.append(trips)
 
+    def counted_roads(self, trips: Trips) -> CountedRoads:
+        """The roads of these trips, to which scales are fitted."""
+        return self.slots.counted_roads(trips)
+
     # --- all roads ---------------------------------------------------------------------------
 
     def means(self) -> Floats:
@@ -363,6 +376,10 @@ class RoadEngine:
         if self._means is None:
             self._means = self.slots.spread(self._alpha)
         return self._means
+
+    def prepare_variances(self) -> None:
+        """Compute variances of all roads, from which copies continue."""
+        self.variances()
 
     def variances(self) -> Floats:
         """The variance of f of every road, (n,)."""

@@ -23,7 +23,7 @@ from superarm.core.linalg import cholesky, solve_lower
 from superarm.roads.energy.scales import RoadScales
 from superarm.roads.rows import noise_parts, terms_of
 
-from .engine import RoadEngine
+from .engine_protocol import Engine
 from .information import residuals
 from .matrices import half_log_det
 from .trips import Trips
@@ -84,7 +84,7 @@ class _Loss:
 
 
 def fit_scales(
-    engine: RoadEngine,
+    engine: Engine,
     trips: Trips,
     initial: RoadScales,
     most: int,
@@ -130,7 +130,7 @@ def _bounds(centre: Floats) -> tuple[Floats, Floats]:
     return lower, upper
 
 
-def _covariance_of(engine: RoadEngine, trips: Trips) -> _Covariance:
+def _covariance_of(engine: Engine, trips: Trips) -> _Covariance:
     """24 parts where rewards hold what is stored in motion, otherwise 22."""
     has_model_noise = trips.noise == 0.0
     parts = _road_parts(engine, trips)
@@ -153,9 +153,9 @@ def _covariance_of(engine: RoadEngine, trips: Trips) -> _Covariance:
 # --- parts, in the order of the scales -----------------------------------------------------
 
 
-def _road_parts(engine: RoadEngine, trips: Trips) -> list[Floats]:
+def _road_parts(engine: Engine, trips: Trips) -> list[Floats]:
     """What near², own² and share² multiply, three of (M, M)."""
-    counts, near, sizes = engine.slots.counted_roads(trips)
+    counts, near, sizes = engine.counted_roads(trips)
     squared_sizes = np.square(sizes)[:, None]
     return [
         counts.T @ near @ counts,

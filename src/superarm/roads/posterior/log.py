@@ -1,27 +1,27 @@
-"""The log of everything that was observed on roads, in buffers that grow."""
+"""The log of everything that was observed on roads, which copies share."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core.linalg import with_room
+from superarm.core.growing_rows import GrowingRows
 
 from .borders import Borders
 from .trips import Trips
 
 
 class Log:
-    """All trips, in buffers that double.
+    """All trips, in rows that grow.
 
     Args:
         columns: How many columns a key has.
     """
 
     def __init__(self, columns: int) -> None:
-        self._buffers = Trips(
+        none = Trips(
             keys=np.empty((0, columns)),
             reward_of_arm=np.empty(0, np.intp),
             rewards=np.empty(0),
@@ -29,93 +29,53 @@ class Log:
             noise=np.empty(0),
             unshared=np.empty(0, np.bool_),
         )
-        self._arms = 0
-        self._rewards = 0
-        self._borders = 0
+        self._fields = [GrowingRows(rows) for rows in _fields_of(none)]
 
     def view(self) -> Trips:
         """All trips, without a copy."""
-        arms = slice(self._arms)
-        rewards = slice(self._rewards)
-        borders = slice(self._borders)
-        buffers = self._buffers
+        keys, reward_of_arm, rewards, trip, noise, unshared, *borders = [
+            field.rows for field in self._fields
+        ]
         return Trips(
-            keys=buffers.keys[arms],
-            reward_of_arm=buffers.reward_of_arm[arms],
-            rewards=buffers.rewards[rewards],
-            trip=buffers.trip[rewards],
-            noise=buffers.noise[rewards],
-            unshared=buffers.unshared[rewards],
-            borders=buffers.borders.take(borders),
+            keys=keys,
+            reward_of_arm=reward_of_arm,
+            rewards=rewards,
+            trip=trip,
+            noise=noise,
+            unshared=unshared,
+            borders=Borders(*borders),
         )
 
     def copy(self) -> Log:
-        """A log that can grow by itself."""
-        trips = self.view()
+        """A log that can grow by itself; both share the trips that they have in common."""
         other = Log(0)
-        other._buffers = Trips(
-            keys=trips.keys.copy(),
-            reward_of_arm=trips.reward_of_arm.copy(),
-            rewards=trips.rewards.copy(),
-            trip=trips.trip.copy(),
-            noise=trips.noise.copy(),
-            unshared=trips.unshared.copy(),
-            borders=trips.borders.copy(),
-        )
-        other._arms = self._arms
-        other._rewards = self._rewards
-        other._borders = self._borders
+        other._fields = list(self._fields)
         return other
 
     def append(self, trips: Trips) -> None:
         """Add trips behind those of the log."""
-        buffers = self._buffers
-        arms = _Growth(self._arms, len(trips.keys))
-        rewards = _Growth(self._rewards, len(trips.rewards))
-        borders = _Growth(self._borders, len(trips.borders.size))
+        known = self.view()
         # Rewards and trips are numbered on from those of the log.
-        trips_before = self.view().number
-        rewards_before = self._rewards
-        trip = trips.trip + trips_before
-        reward_of_arm = trips.reward_of_arm + rewards_before
-        new_borders = trips.borders.shifted(rewards_before)
-        self._buffers = Trips(
-            keys=arms.extend(buffers.keys, trips.keys),
-            reward_of_arm=arms.extend(buffers.reward_of_arm, reward_of_arm),
-            rewards=rewards.extend(buffers.rewards, trips.rewards),
-            trip=rewards.extend(buffers.trip, trip),
-            noise=rewards.extend(buffers.noise, trips.noise),
-            unshared=rewards.extend(buffers.unshared, trips.unshared),
-            borders=_extend_borders(borders, buffers.borders, new_borders),
+        rewards_before = len(known.rewards)
+        renumbered = trips._replace(
+            reward_of_arm=trips.reward_of_arm + rewards_before,
+            trip=trips.trip + known.number,
+            borders=trips.borders.shifted(rewards_before),
         )
-        self._arms = arms.total
-        self._rewards = rewards.total
-        self._borders = borders.total
+        self._fields = [
+            field.extended(rows)
+            for field, rows in zip(self._fields, _fields_of(renumbered), strict=True)
+        ]
 
 
-class _Growth(NamedTuple):
-    """By how many rows a buffer grows."""
-
-    size: int  # rows in use
-    added: int
-
-    @property
-    def total(self) -> int:
-        return self.size + self.added
-
-    def extend(self, buffer: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
-        """A buffer with room for all rows, the new ones filled in."""
-        size = self.size
-        total = self.total
-        extended = with_room(buffer, size, total)
-        extended[size:total] = rows
-        return extended
-
-
-def _extend_borders(growth: _Growth, buffers: Borders, new: Borders) -> Borders:
-    return Borders(
-        before=growth.extend(buffers.before, new.before),
-        after=growth.extend(buffers.after, new.after),
-        size=growth.extend(buffers.size, new.size),
-        variance=growth.extend(buffers.variance, new.variance),
-    )
+def _fields_of(trips: Trips) -> list[NDArray[Any]]:
+    """All arrays of trips, those of their borders last."""
+    return [
+        trips.keys,
+        trips.reward_of_arm,
+        trips.rewards,
+        trips.trip,
+        trips.noise,
+        trips.unshared,
+        *trips.borders,
+    ]

@@ -62,7 +62,7 @@ class TripNoise:
         std = self._scales.motion * borders.size
         return np.square(std) + borders.variance
 
-    def _shared(self, trips: Trips) -> Floats:
+    def shared(self, trips: Trips) -> Floats:
         """F."""
         shared = trips.terms * self._scales.trip  # (M, 5)
         if trips.borders:
@@ -74,7 +74,7 @@ class TripNoise:
 
     def covariance(self, trips: Trips) -> Floats:
         """R, (M, M)."""
-        shared = self._shared(trips)
+        shared = self.shared(trips)
         same_trip = trips.trip[:, None] == trips.trip
         within_trips = np.where(same_trip, shared @ shared.T, 0.0)
         own_variance = self.own_variance(trips)
@@ -89,7 +89,7 @@ class TripNoise:
     def woodbury(self, trips: Trips) -> Woodbury:
         """The parts of R⁻¹ of trips without borders."""
         weight = 1.0 / self.own_variance(trips)
-        shared = self._shared(trips)
+        shared = self.shared(trips)
         weighted = weight[:, None] * shared
         F_W_F = np.zeros((trips.number, _P, _P))
         products = _outer_by_row(shared, weighted)
@@ -130,8 +130,8 @@ class TripNoise:
         """The rewards of each trip, and the root of their block of R."""
         from scipy.linalg import cholesky_banded
 
-        band = self._band(trips)
-        shared = self._shared(trips)
+        band = self.band(trips)
+        shared = self.shared(trips)
         numbers = np.arange(trips.number + 1)
         ends = np.searchsorted(trips.trip, numbers)
         for begin, end in pairwise(ends.tolist()):
@@ -141,7 +141,7 @@ class TripNoise:
             lower = cholesky_banded(block, lower=True)
             yield rows, NoiseRoot.build(lower, shared[rows])
 
-    def _band(self, trips: Trips) -> Floats:
+    def band(self, trips: Trips) -> Floats:
         """T as its diagonal and, below, its subdiagonal, (2, M)."""
         borders = trips.borders
         variance = self.border_variance(trips)
@@ -165,7 +165,7 @@ class TripNoise:
         own_normals = rng.standard_normal(len(own_std))
         noise = own_std * own_normals
 
-        shared = self._shared(trips)
+        shared = self.shared(trips)
         columns = shared.shape[1]
         normals = rng.standard_normal((trips.number, columns))
         normals_of_reward = normals[trips.trip]

@@ -1,4 +1,4 @@
-"""A fleet's belief about its roads and vehicles: exact, in Wh.
+"""A fleet's belief about its roads and vehicles: exact or to a tolerance, in Wh.
 
 An arm is a road driven by a vehicle, and its reward the energy it costs (less what is stored in height
 and motion). Of a road e, of the terms φ that the energy model gives for it and this vehicle, and of a
@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,14 +59,17 @@ from superarm.core.threads import one_blas_thread
 from superarm.kernels import GraphMatern
 from superarm.posteriors.base import GaussianPosterior, Memory, as_noise, is_empty
 from superarm.roads.energy.scales import Outliers, RoadScales
+from superarm.roads.rows import edges_of
 
 from .belief import RoadBelief
 from .coverage import IntervalCalibration, TrackRecord
 from .engine import RoadEngine
+from .engine_protocol import Engine
 from .fitting import fit_scales
 from .keys import CheckedRows, check_rows
 from .names import VehicleNames
 from .outliers import Outlier, list_outliers, outlier_scores, treat_outliers
+from .sparse_engine import TOLERANCE, SparseRoadEngine
 from .trip_arrays import trips_from_arrays
 from .trips import Trips
 
@@ -78,11 +81,16 @@ _FLAGGED = 20  # outliers that are remembered
 _FARTHEST = 2.0  # times the outlier limit: the largest score that is remembered
 _JUDGED = 100  # trips of a log that are forecast one by one
 _FIRST_FIT = 4  # trips before the scales are first fitted
+_TOLERANCES = (1e-9, 0.1)
+DENSE_LARGEST = 6000
+"""Visited roads up to which the form "auto" is dense."""
+FormName = Literal["dense", "sparse"]
+FormChoice = Literal["auto", "dense", "sparse"]
 
 
 @register("posterior", "roads")
 class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
-    """Exact posterior of a fleet's road energies, shared by all vehicles.
+    """Posterior of a fleet's road energies, shared by all vehicles: exact, or sparse to a tolerance.
 
     Keys are feature rows with nine columns (:class:`~superarm.roads.rows.Column`): road, expected Wh,
     the terms rolling, time, drag and climb in Wh, the mass ratio, the variance that signals
@@ -106,6 +114,12 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             grows with the square of how far they are (weigh), or not at all (refuse).
         outlier_limit: How many standard deviations an outlier is away from what the others of its
             trip suggest, at least.
+        form: "dense" is exact; its time grows with the cube of the number of visited roads, its memory
+            and states with the square. "sparse" is iterative and grows about linearly. "auto" begins
+            dense and becomes sparse above 6000 visited roads, when all is computed anew.
+        tolerance: In the sparse form, by what share of a standard deviation means may be off, and
+            standard deviations by what share of themselves. The property ``tolerance`` is 0 while the
+            form is dense.
     """
 
     kind = "road-gp"
@@ -120,6 +134,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         most: int = 600,
         outliers: Outliers = "weigh",
         outlier_limit: float = 6.0,
+        form: FormChoice = "auto",
+        tolerance: float = TOLERANCE,
     ) -> None:
         require_type(kernel, GraphMatern, "kernel")
         if kernel.nu % 2:
@@ -145,7 +161,10 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         self.flagged: tuple[Outlier, ...] = ()
         self.outlying = 0  # outliers so far
         self.fits = 0
-        self._engine = RoadEngine(kernel, self.sizes, self.scales)
+        require_choice(form, "form", get_args(FormChoice))
+        self._choice: FormChoice = form
+        self._tolerance = as_number(tolerance, "tolerance", *_TOLERANCES)
+        self._engine: Engine = self._new_engine(self.scales)
         self._since_rebuild = 0  # trips
         # Whether the latest trip may call for a fit or a rebuild.
         self._maintenance_due = False
@@ -154,6 +173,60 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         self._trip_intervals = IntervalCalibration(_TRIP_SCORES)
         self._road_intervals = IntervalCalibration(_ROAD_SCORES)
         self._checked_rows = CheckedRows()
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {
+            **super().parameters(),
+            "form": self._choice,
+            "tolerance": self._tolerance,
+        }
+
+    # --- form ------------------------------------------------------------------------------
+
+    @property
+    def form(self) -> FormName:
+        """The form that is in use: "dense" or "sparse"."""
+        return "sparse" if isinstance(self._engine, SparseRoadEngine) else "dense"
+
+    @property
+    def tolerance(self) -> float:
+        """By what share of a standard deviation answers may be off; 0 in the dense form."""
+        return self._tolerance if self.form == "sparse" else 0.0
+
+    def _form_for(self, visited: int) -> FormName:
+        """The form for so many visited roads."""
+        if self._choice != "auto":
+            return self._choice
+        return "dense" if visited <= DENSE_LARGEST else "sparse"
+
+    def _new_engine(self, scales: RoadScales, trips: Trips | None = None) -> Engine:
+        """An engine that has learned from these trips, or from none."""
+        visited = 0
+        if trips is not None:
+            visited = len(np.unique(edges_of(trips.keys)))
+        if self._form_for(visited) == "sparse":
+            sparse = SparseRoadEngine(self.kernel, self.sizes, scales, self._tolerance)
+            return sparse if trips is None else sparse.with_all(trips)
+        if trips is None:
+            return RoadEngine(self.kernel, self.sizes, scales)
+        return RoadEngine.from_trips(self.kernel, self.sizes, scales, trips)
+
+    def _rebuilt(self, scales: RoadScales) -> Engine:
+        """The engine computed anew, in the form for as many roads as it has visited."""
+        engine = self._engine
+        if self.form == "dense" and self._form_for(len(engine.visited)) == "sparse":
+            return self._new_engine(scales, engine.log.view())
+        return engine.rebuild(scales)
+
+    def _with_all(self, trips: Trips) -> Engine:
+        """The engine after many more trips, in the form for as many roads as it then has visited."""
+        engine = self._engine
+        visited = np.union1d(engine.visited, edges_of(trips.keys))
+        if self.form == "dense" and self._form_for(len(visited)) == "sparse":
+            log = engine.log.copy()
+            log.append(trips)
+            return self._new_engine(engine.scales, log.view())
+        return engine.with_all(trips)
 
     # --- what it is now --------------------------------------------------------------------
 
@@ -164,8 +237,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     @property
     def same_bits(self) -> bool:
-        """True until variances of all roads are computed, which a state does not contain."""
-        return not self._engine.has_variances
+        """False in the sparse form, and once variances of all roads are computed: states lack both."""
+        return self.form == "dense" and not self._engine.has_variances
 
     @property
     def trips(self) -> int:
@@ -300,7 +373,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         return float((sign * means).max())
 
     def _prior_scale(self, keys: Floats) -> float:
-        untaught = RoadEngine(self.kernel, self.sizes, self.fitted)
+        untaught = self._new_engine(self.fitted)
         arms = Trips.of_one(keys)
         prior_cov = untaught.expect(arms).cov
         return float(np.diagonal(prior_cov).max())
@@ -392,7 +465,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
     def _take_all(self, trips: Trips) -> None:
         learned, outliers = self._judge(trips)
         information_before = self._engine.information
-        self._engine = self._engine.with_all(learned)
+        self._engine = self._with_all(learned)
         self._flag(outliers)
         self.information_gain += self._engine.information - information_before
         self.count += len(trips.rewards)
@@ -405,9 +478,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         """Trips as they are learned, and their outliers, by what is known before the first of them."""
         learned: list[Trips] = []
         outliers: list[Outlier] = []
-        for number in range(trips.number):
+        for number, expected in enumerate(self._engine.judge_all(trips)):
             trip = trips.one(number)
-            expected = self._engine.expect(trip)
             residual = trip.rewards - expected.mean
             scores = self._outlier_scores(residual, expected.total_cov)
             if scores.any():
@@ -438,7 +510,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
     def _learn(self, trip: Trips) -> float:
         """Learn one trip and judge its forecast; returns the information gained, nats."""
         self._raise_delayed_warning()
-        expected = self._engine.expect(trip)
+        expected = self._engine.judge(trip)
         residual = trip.rewards - expected.mean
         covariance = expected.total_cov
         reward_std = np.sqrt(np.diagonal(covariance))
@@ -513,9 +585,13 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             if self._is_time_to_fit():
                 self._refit()
             elif self._since_rebuild >= _REBUILD:
-                self._engine = self._engine.rebuild(self.fitted)
+                self._engine = self._rebuilt(self.fitted)
                 self._since_rebuild = 0
-        except (NotPositiveDefiniteError, JitterWarning) as error:
+        except (
+            NotPositiveDefiniteError,
+            JitterWarning,
+            PrecisionWarning,
+        ) as error:
             # Users may turn warnings into errors.
             message = f"scales and rounding stay as they are: {error}"
             self._delayed_warning = message[:300]
@@ -541,7 +617,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         trips = self._engine.log.view()
         latest = trips.latest(self.most)
         scales = fit_scales(self._engine, latest, self.scales, _EVALUATIONS)
-        self._engine = self._engine.rebuild(scales)
+        self._engine = self._rebuilt(scales)
         self._since_rebuild = 0
         self.fits = self.fits + 1
         self._take_noise_of(scales)
@@ -579,21 +655,29 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         self._since_rebuild = state.count("since", 0)
         scales = self._remembered_scales(state)
         self._take_noise_of(scales)
-        self._engine = RoadEngine(self.kernel, self.sizes, scales)
         if contradiction(self, state.spec):
             # Under another kernel all is computed anew.
-            self._engine = RoadEngine.from_trips(
-                self.kernel,
-                self.sizes,
-                scales,
-                trips,
-            )
+            self._engine = self._new_engine(scales, trips)
         elif len(trips.rewards):
-            self._engine.remember(trips, state)
+            self._engine = self._remembered_engine(state, scales, trips)
             information = state.number("information", 0.0)
             self._engine.information = information
+        else:
+            self._engine = self._new_engine(scales)
         self._trip_intervals.remember(state, "trips")
         self._road_intervals.remember(state, "roads")
+
+    def _remembered_engine(
+        self, state: State, scales: RoadScales, trips: Trips
+    ) -> Engine:
+        """The engine of a state, in the form in which it was saved."""
+        engine: Engine
+        if "solution" in state.arrays:
+            engine = SparseRoadEngine(self.kernel, self.sizes, scales, self._tolerance)
+        else:
+            engine = RoadEngine(self.kernel, self.sizes, scales)
+        engine.remember(trips, state)
+        return engine
 
     def _remembered_scales(self, state: State) -> RoadScales:
         fitted = state.vector("fitted")

@@ -194,7 +194,7 @@ class Slots:
 
     def prior_of(self, trips: Trips) -> PriorOfRewards:
         """Prior covariances of rewards, whose roads may be new."""
-        edges, counts = _count_roads(trips)
+        edges, counts = count_roads(trips)
         near = self._near_of(edges, counts)
         own_cov = self.own_variance[edges, None] * counts
         slots = self._slot[edges]
@@ -254,7 +254,7 @@ class Slots:
 
     def counted_roads(self, trips: Trips) -> CountedRoads:
         """The roads of these trips, all of them visited."""
-        edges, counts = _count_roads(trips)
+        edges, counts = count_roads(trips)
         places = self._slot[edges] - _P
         block = np.ix_(places, places)
         return CountedRoads(
@@ -290,7 +290,7 @@ class Slots:
         return self.near_variance * near_variances + self.own_variance
 
 
-def _count_roads(trips: Trips) -> tuple[Ints, Floats]:
+def count_roads(trips: Trips) -> tuple[Ints, Floats]:
     """The roads of these trips, (u,), and how much each reward counts each of them, (u, M)."""
     edge_of_arm = edges_of(trips.keys)
     mass_ratios = trips.keys[:, Column.MASS_RATIO]

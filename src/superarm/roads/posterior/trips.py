@@ -137,6 +137,17 @@ class Trips(NamedTuple):
         np.add.at(total, self.reward_of_arm, values)
         return total
 
+    def summed_of(self, values: Floats, arms: Ints) -> Floats:
+        """The same where only some arms count: (a, p) becomes (M, p).
+
+        Args:
+            values: Of these arms, (a, p).
+            arms: Their numbers, (a,).
+        """
+        total = np.zeros((len(self.rewards), values.shape[1]))
+        np.add.at(total, self.reward_of_arm[arms], values)
+        return total
+
     def crossing(self, values: Floats) -> Floats:
         """What borders add to rewards: + where one ends, − where one begins; (Q,) becomes (M,)."""
         total = np.zeros(len(self.rewards))

@@ -1,0 +1,139 @@
+"""A sparse symmetric positive definite matrix, factorised: solves, and parts of its inverse.
+
+=============  =======================================================================
+``A``          (n, n), symmetric and positive definite; P A Pᵀ = L D Lᵀ
+``parents``    (n,), the elimination tree: the first row that each column of L reaches
+=============  =======================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.core.caching import cached_property
+from superarm.core.errors import NotPositiveDefiniteError
+
+from .elimination import factorise, plan_elimination
+from .selected_inverse import inverse_diagonal
+
+
+class _Lower(NamedTuple):
+    """L, and what is needed to solve with a few of its rows."""
+
+    L: Any  # sparse, by columns, (n, n)
+    pivots: Floats  # diagonal of D, (n,)
+    parents: list[int]  # (n,), n at a root
+    places: Ints  # the row of each node in L, (n,)
+
+
+class SparseFactor:
+    """The factor of a sparse symmetric positive definite matrix.
+
+    Args:
+        matrix: A, sparse, (n, n).
+    """
+
+    def __init__(self, matrix: Any) -> None:
+        self._matrix = matrix.tocsc()
+        self._factor = factorise(self._matrix)
+        self._pivots: Floats = self._factor.U.diagonal()
+        if not self._pivots.min() > 0.0:
+            raise NotPositiveDefiniteError(
+                f"a sparse matrix has a pivot of {self._pivots.min():.3g}; it must be positive definite"
+            )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SparseFactor:
+        return self  # it never changes
+
+    def __reduce__(self) -> Any:
+        return SparseFactor, (self._matrix,)
+
+    def __len__(self) -> int:
+        return int(self._matrix.shape[0])
+
+    def solve(self, right: Floats) -> Floats:
+        """A⁻¹ times ``right``, (n,) or (n, k)."""
+        solution: Floats = self._factor.solve(right)
+        return solution
+
+    @property
+    def log_det(self) -> float:
+        """ln det A."""
+        return float(np.log(self._pivots).sum())
+
+    @cached_property
+    def diagonal(self) -> Floats:
+        """diag(A⁻¹), (n,), by selected inversion."""
+        plan = plan_elimination(self._matrix)
+        return np.asarray(inverse_diagonal(self._matrix, plan))
+
+    def inverse_block(self, nodes: Ints) -> Floats:
+        """A⁻¹ between a few distinct nodes, (u, u).
+
+        With Y = L⁻¹ P E it is Yᵀ D⁻¹ Y, and Y is 0 except at the ancestors of the nodes in the
+        elimination tree: so only a small part of L counts.
+
+        Args:
+            nodes: Their numbers, (u,).
+        """
+        from scipy.sparse.linalg import spsolve_triangular
+
+        lower = self._lower
+        if lower is None:
+            unit = np.zeros((len(self), len(nodes)))
+            unit[nodes, np.arange(len(nodes))] = 1.0
+            block = self.solve(unit)[nodes]
+            return np.asarray(0.5 * (block + block.T))
+        rows = lower.places[nodes]
+        reach = _ancestors(lower.parents, rows)
+        part = _columns(lower.L, reach)
+        unit = np.zeros((len(reach), len(nodes)))
+        unit[np.searchsorted(reach, rows), np.arange(len(nodes))] = 1.0
+        Y = spsolve_triangular(part, unit, lower=True, unit_diagonal=True)
+        half = Y / np.sqrt(lower.pivots[reach])[:, None]
+        return np.asarray(half.T @ half)
+
+    @cached_property
+    def _lower(self) -> _Lower | None:
+        """L; ``None`` where rows were exchanged, which happens only to rounding's advantage."""
+        factor = self._factor
+        if not np.array_equal(factor.perm_r, factor.perm_c):
+            return None
+        L = factor.L.tocsc()
+        L.sort_indices()
+        n = len(self)
+        reach = np.diff(L.indptr) - 1
+        parents = np.full(n, n, dtype=np.intp)
+        inner = np.flatnonzero(reach > 0)
+        parents[inner] = L.indices[L.indptr[inner] + 1]
+        return _Lower(L, self._pivots, parents.tolist(), factor.perm_c.astype(np.intp))
+
+
+def _ancestors(parents: list[int], rows: Ints) -> Ints:
+    """Rows and all above them in a tree, sorted."""
+    found = {len(parents)}
+    for row in rows.tolist():
+        above = row
+        while above not in found:
+            found.add(above)
+            above = parents[above]
+    found.remove(len(parents))
+    return np.array(sorted(found), dtype=np.intp)
+
+
+def _columns(L: Any, chosen: Ints) -> Any:
+    """The square part of L at columns that reach no other rows, by columns."""
+    from scipy.sparse import csc_array
+
+    starts = L.indptr[chosen]
+    counts = L.indptr[chosen + 1] - starts
+    stops = np.cumsum(counts)
+    first = np.repeat(starts - np.concatenate([[0], stops[:-1]]), counts)
+    entries = first + np.arange(stops[-1])
+    rows = np.searchsorted(chosen, L.indices[entries])
+    indptr = np.concatenate([[0], stops])
+    size = len(chosen)
+    return csc_array((L.data[entries], rows, indptr), shape=(size, size))

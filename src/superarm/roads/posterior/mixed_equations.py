@@ -1,0 +1,509 @@
+"""The posterior precision of a fleet's roads and vehicles as a linear mixed model.
+
+=============  =======================================================================
+``n``, ``V``   roads, vehicles that were driven
+``f``          what roads do to all vehicles, (n,); f given g is normal with mean g and variance D
+``g``          the part of f that is carried along the network, (n,): prior precision P = (near² k_G)⁻¹
+``D``          what each road does by itself beyond g: a diagonal
+``w``, ``w_v`` terms of the fleet, (5,), and of each vehicle beyond them, (V, 5)
+``λ``          diagonal of the information of all trips about f, (n,)
+``B``          their information about the terms of each vehicle, (V, 5, 5)
+=============  =======================================================================
+
+Henderson's equations Q x = b of the unknowns x = (f, g, w, w_v), with u_v = w + w_v::
+
+        ⎡ D⁻¹ + Λ   −D⁻¹      Λ_fu     ⎤           Λ the information of trips about (f, u),
+    Q = ⎢ −D⁻¹      D⁻¹ + P   0        ⎥           in which each trip's own terms are eliminated:
+        ⎣ Λ_uf      0         W⁻¹ + Λ_u⎦           see :mod:`.trip_products`
+
+K_G is dense, but P is as sparse as the network: nothing here has s² or n² entries. Q is preconditioned
+with M, which has diag λ for Λ, B for Λ_u, and nothing for Λ_fu. Both blocks of M are inverted exactly:
+that of (f, g) by a sparse factor of P + λ D⁻¹/(D⁻¹ + λ), that of (w, w_v) vehicle by vehicle.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.core.caching import cached_property
+from superarm.core.compiling import Backend
+from superarm.core.errors import PrecisionWarning, warn
+from superarm.kernels import GraphMatern
+from superarm.kernels.sparse_factor import SparseFactor
+from superarm.roads.energy.scales import TERMS, RoadScales
+
+from .conjugate_gradients import Solution, conjugate_gradients
+from .noise import TripNoise
+from .soft_modes import SoftModes, soft_modes
+from .trip_products import RoadsAndVehicles, TripProducts, trip_diagonals
+from .trips import Trips
+
+_P = len(TERMS)
+MOST_STEPS = 1000
+"""Steps after which a solve gives up and warns."""
+# Share of roads whose information may change before M is made anew.
+_STALE = 0.2
+# Steps for means above which M is made anew, too.
+_SLOW = 15
+
+
+class Unknowns(NamedTuple):
+    """Values of all unknowns, or what multiplies them."""
+
+    f: Floats  # (n,)
+    g: Floats  # (n,)
+    fleet: Floats  # w, (5,)
+    vehicles: Floats  # w_v, (V, 5)
+
+    @classmethod
+    def zeros(cls, roads: int, vehicles: int) -> Unknowns:
+        """All zero."""
+        return cls(
+            f=np.zeros(roads),
+            g=np.zeros(roads),
+            fleet=np.zeros(_P),
+            vehicles=np.zeros((vehicles, _P)),
+        )
+
+    @classmethod
+    def from_flat(cls, flat: Floats, roads: int) -> Unknowns:
+        """The inverse of :meth:`flat`, as views."""
+        terms = flat[2 * roads :].reshape(-1, _P)
+        return cls(flat[:roads], flat[roads : 2 * roads], terms[0], terms[1:])
+
+    def flat(self) -> Floats:
+        """All in one vector, (2n + 5 + 5V,)."""
+        return np.concatenate([self.f, self.g, self.fleet, self.vehicles.ravel()])
+
+
+class ArmWeights(NamedTuple):
+    """What multiplies the unknowns in the rewards of single arms."""
+
+    edges: Ints  # (m,)
+    masses: Floats  # what multiplies f, (m,)
+    terms: Floats  # what multiplies w and w_v, (m, 5)
+    places: Ints  # of the vehicle; −1 where it was never driven, (m,)
+
+    def sums(self, x: Unknowns) -> Floats:
+        """Each arm's reward of unknowns, (m,); vehicles that were never driven have w_v = 0."""
+        vehicles = np.vstack([x.vehicles, np.zeros(_P)])  # the last for place −1
+        u = x.fleet + vehicles[self.places]
+        of_roads = self.masses * x.f[self.edges]
+        return np.asarray(of_roads + np.einsum("ij,ij->i", self.terms, u))
+
+    def gather(self, values: Floats, roads: int, vehicles: int) -> Unknowns:
+        """The transpose: what values of the arms, (m,), put on the unknowns."""
+        gathered = Unknowns.zeros(roads, vehicles)
+        np.add.at(gathered.f, self.edges, self.masses * values)
+        weighted = self.terms * values[:, None]
+        gathered.fleet[:] = weighted.sum(axis=0)
+        is_known = self.places >= 0
+        np.add.at(gathered.vehicles, self.places[is_known], weighted[is_known])
+        return gathered
+
+    def one(self, arm: int) -> ArmWeights:
+        """One of the arms."""
+        row = slice(arm, arm + 1)
+        return ArmWeights(
+            self.edges[row], self.masses[row], self.terms[row], self.places[row]
+        )
+
+
+class RewardSums(NamedTuple):
+    """What some rewards are sums of."""
+
+    edges: Ints  # distinct roads, (u,)
+    counts: Floats  # how much each reward counts each of them, (u, M)
+    fleet_terms: Floats  # terms of each reward, (M, 5)
+    places: Ints  # distinct vehicles that were driven before, (c,)
+    vehicle_terms: Floats  # terms of each reward that each of them drove, (M, c, 5)
+
+    def of_rows(self, rows: Floats, roads: int) -> Floats:
+        """X times unknowns in rows, which may be from before the latest vehicles: (k, M).
+
+        Args:
+            rows: Unknowns, (k, ·).
+            roads: n.
+        """
+        if not len(rows):
+            return np.zeros((0, len(self.fleet_terms)))
+        of_roads = rows[:, self.edges] @ self.counts
+        terms = rows[:, 2 * roads :].reshape(len(rows), -1, _P)
+        of_terms = terms[:, 0] @ self.fleet_terms.T
+        of_vehicles = terms[:, 1:]
+        is_older = self.places < of_vehicles.shape[1]
+        older = of_vehicles[:, self.places[is_older]]
+        of_terms += np.einsum("kvi,mvi->km", older, self.vehicle_terms[:, is_older])
+        return np.asarray(of_roads + of_terms)
+
+
+class _TermsInverse(NamedTuple):
+    """The inverse of the block of M over (w, w_v)."""
+
+    vehicle_inverse: Floats  # (V_v⁻¹ + B)⁻¹, (V, 5, 5)
+    gain: Floats  # (V_v⁻¹ + B)⁻¹ B, (V, 5, 5)
+    fleet_inverse: Floats  # (W⁻¹ + Σ B (I − gain))⁻¹, (5, 5)
+
+    def times(self, fleet: Floats, vehicles: Floats) -> tuple[Floats, Floats]:
+        """w and w_v of these right-hand sides."""
+        explained = np.einsum("vji,vj->i", self.gain, vehicles)
+        w = self.fleet_inverse @ (fleet - explained)
+        w_v = np.einsum("vij,vj->vi", self.vehicle_inverse, vehicles)
+        w_v -= np.einsum("vij,j->vi", self.gain, w)
+        return w, w_v
+
+
+class MixedEquations:
+    """Q of all trips learned so far, and its preconditioner.
+
+    Args:
+        kernel: k_G.
+        sizes: Wh that each road moves, (n,).
+        scales: Standard deviations of the model.
+        backend: How products with the information of trips are computed.
+    """
+
+    def __init__(
+        self,
+        kernel: GraphMatern,
+        sizes: Floats,
+        scales: RoadScales,
+        backend: Backend = "auto",
+    ) -> None:
+        self._kernel = kernel
+        self._roads = len(kernel)
+        self._scales = scales
+        self._backend: Backend = backend
+        self._noise = TripNoise(scales)
+        self.own_variance = scales.own**2 + np.square(scales.share * sizes)  # D
+        self._own_precision = 1.0 / self.own_variance
+        self._products = TripProducts(
+            self._roads, self._noise, np.array(scales.trip), backend
+        )
+        self._road_information = np.zeros(self._roads)  # λ
+        self._vehicle_information = np.zeros((0, _P, _P))  # B
+        # What P is factorised with; it may lag behind λ.
+        self._shift = np.zeros(self._roads)
+        self._factor_cache: list[SparseFactor] = []
+        self._terms_cache: list[_TermsInverse] = []
+        self._modes = SoftModes.none()
+        self._smallest = np.inf
+        # Steps of the first solve for means with this M, and whether later ones take far more.
+        self._first_steps: int | None = None
+        self._is_slow = False
+
+    def copy(self) -> MixedEquations:
+        """Equations that can grow by themselves."""
+        other = copy(self)
+        other._products = self._products.copy()
+        other._factor_cache = list(self._factor_cache)
+        other._terms_cache = list(self._terms_cache)
+        return other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> MixedEquations:
+        # Arrays are replaced, never written into: a copy must not cost more with every road.
+        return self.copy()
+
+    @cached_property
+    def _near_precision(self) -> Any:
+        """P, sparse (n, n)."""
+        precision = self._kernel.precision() / self._scales.near**2
+        return precision.tocsr()
+
+    @property
+    def vehicles(self) -> int:
+        """V."""
+        return len(self._vehicle_information)
+
+    @property
+    def size(self) -> int:
+        """The number of unknowns."""
+        return 2 * self._roads + _P + _P * self.vehicles
+
+    # --- trips -------------------------------------------------------------------------------
+
+    def append(self, trips: Trips, drivers: Ints, vehicles: int) -> None:
+        """Add the information of trips.
+
+        Args:
+            trips: The trips.
+            drivers: The place of each arm's vehicle, (N,).
+            vehicles: V, those of these trips included.
+        """
+        new = trip_diagonals(self._noise, trips, drivers, self._roads, vehicles)
+        self._products.append(trips, drivers)
+        added = vehicles - self.vehicles
+        padding = ((0, added), (0, 0), (0, 0))
+        before = np.pad(self._vehicle_information, padding)
+        self._vehicle_information = before + new.vehicles
+        self._road_information = self._road_information + new.roads
+        self._terms_cache = []
+        if self._is_stale():
+            self._factor_cache = []
+
+    def _is_stale(self) -> bool:
+        """Whether M is from before much of what is known of roads."""
+        if self._is_slow:
+            return True
+        change = np.abs(self._current_shift() - self._shift)
+        changed = np.count_nonzero(change > 0.5 * self._own_precision)
+        known = np.count_nonzero(self._road_information)
+        return bool(changed > _STALE * known)
+
+    def _current_shift(self) -> Floats:
+        """λ D⁻¹/(D⁻¹ + λ), (n,)."""
+        own = self._own_precision
+        of_trips = self._road_information
+        return np.asarray(of_trips * own / (own + of_trips))
+
+    # --- products ----------------------------------------------------------------------------
+
+    def times(self, flat: Floats) -> Floats:
+        """Q times unknowns."""
+        x = Unknowns.from_flat(flat, self._roads)
+        learned = self._products.times(RoadsAndVehicles(x.f, x.fleet + x.vehicles))
+        prior = self.prior_times(x)
+        return Unknowns(
+            f=prior.f + learned.roads,
+            g=prior.g,
+            fleet=prior.fleet + learned.vehicles.sum(axis=0),
+            vehicles=prior.vehicles + learned.vehicles,
+        ).flat()
+
+    def prior_times(self, x: Unknowns) -> Unknowns:
+        """The prior precision times unknowns."""
+        own = self._own_precision * (x.f - x.g)
+        return Unknowns(
+            f=own,
+            g=self._near_precision @ x.g - own,
+            fleet=x.fleet / np.square(self._scales.fleet),
+            vehicles=x.vehicles / np.square(self._scales.vehicle),
+        )
+
+    def precondition(self, flat: Floats) -> Floats:
+        """M⁻¹ times unknowns."""
+        return self._inverse_blocks(flat) + self._modes.times(flat)
+
+    def prepared(self, flat: Floats) -> Floats:
+        """M⁻¹ times unknowns, M made anew where it is due."""
+        self._prepare()
+        return self.precondition(flat)
+
+    def _inverse_blocks(self, flat: Floats) -> Floats:
+        """The inverse of the blocks of M, times unknowns."""
+        r = Unknowns.from_flat(flat, self._roads)
+        own = self._own_precision
+        precision = self._road_precision
+        g = self._factor.solve(r.g + own / precision * r.f)
+        f = (r.f + own * g) / precision
+        fleet, vehicles = self._terms_inverse.times(r.fleet, r.vehicles)
+        return Unknowns(f, g, fleet, vehicles).flat()
+
+    @property
+    def _factor(self) -> SparseFactor:
+        """The sparse factor of P + λ D⁻¹/(D⁻¹ + λ)."""
+        if not self._factor_cache:
+            from scipy.sparse import diags_array
+
+            self._shift = self._current_shift()
+            shifted = self._near_precision + diags_array(self._shift)
+            self._factor_cache.append(SparseFactor(shifted))
+            self._smallest = np.inf
+            self._modes = SoftModes.none()
+            self._first_steps = None
+            self._is_slow = False
+        return self._factor_cache[0]
+
+    @property
+    def _terms_inverse(self) -> _TermsInverse:
+        if not self._terms_cache:
+            B = self._vehicle_information
+            prior = np.diag(1.0 / np.square(self._scales.vehicle))
+            vehicle_inverse = _inverse(prior + B)
+            gain = vehicle_inverse @ B
+            fleet = np.diag(1.0 / np.square(self._scales.fleet))
+            fleet += (B - B @ gain).sum(axis=0)
+            fleet_inverse = _inverse(fleet)
+            inverse = _TermsInverse(vehicle_inverse, gain, fleet_inverse)
+            self._terms_cache.append(inverse)
+        return self._terms_cache[0]
+
+    # --- what M contains ---------------------------------------------------------------------
+
+    def approximate_cov(self, sums: RewardSums, near: Floats | None = None) -> Floats:
+        """X M⁻¹ Xᵀ of some rewards, (M, M), without a product with the log.
+
+        Args:
+            sums: What the rewards are sums of.
+            near: The covariance of g of their roads, (u, u); by default computed exactly.
+        """
+        self._prepare()
+        edges = sums.edges
+        own, precision = self._own_precision, self._road_precision
+        shrinkage = own[edges] / precision[edges]
+        shrunk = shrinkage[:, None] * sums.counts  # (u, M)
+        if near is not None:
+            cov = shrunk.T @ near @ shrunk
+        else:
+            cov = shrunk.T @ self._factor.inverse_block(edges) @ shrunk
+        given_near = sums.counts / precision[edges][:, None]
+        cov += sums.counts.T @ given_near
+        inverse = self._terms_inverse
+        fleet = sums.fleet_terms - np.einsum(
+            "mvi,vij->mj", sums.vehicle_terms, inverse.gain[sums.places]
+        )
+        cov += fleet @ inverse.fleet_inverse @ fleet.T
+        for number, place in enumerate(sums.places.tolist()):
+            phi = sums.vehicle_terms[:, number]
+            cov += phi @ inverse.vehicle_inverse[place] @ phi.T
+        along = sums.of_rows(self._modes.vectors, self._roads)  # (k, M)
+        cov += along.T @ (self._modes.weights[:, None] * along)
+        return cov
+
+    def near_draws(self, edges: Ints, count: int) -> Floats:
+        """Draws of g of some roads by M, (u, count).
+
+        S⁻¹ (P g + √s z) with g a draw of the prior, s what S = P + s adds to it, and z normal.
+
+        Args:
+            edges: The roads, (u,).
+            count: How many draws.
+        """
+        self._prepare()
+        rng = np.random.default_rng(0)
+        draws = np.empty((len(edges), count))
+        for number in range(count):
+            normals = rng.standard_normal(self._roads)
+            g = self._scales.near * self._kernel.root_times(normals)
+            z = rng.standard_normal(self._roads)
+            right = self._near_precision @ g + np.sqrt(self._shift) * z
+            draws[:, number] = self._factor.solve(right)[edges]
+        return draws
+
+    def approximate_variances(self, arms: ArmWeights) -> Floats:
+        """The diagonal of X M⁻¹ Xᵀ for single arms, (m,), without a product with the log."""
+        self._prepare()
+        own, precision = self._own_precision, self._road_precision
+        near = self._factor.diagonal
+        of_roads = 1.0 / precision + np.square(own / precision) * near
+        variances = np.square(arms.masses) * of_roads[arms.edges]
+        for place in np.unique(arms.places).tolist():
+            is_driven = arms.places == place
+            phi = arms.terms[is_driven]
+            cov = self._terms_cov(place)
+            variances[is_driven] += np.einsum("ij,jk,ik->i", phi, cov, phi)
+        added = self.size - self._modes.vectors.shape[1]
+        for weight, vector in zip(*self._modes[:2], strict=True):
+            mode = Unknowns.from_flat(np.pad(vector, (0, added)), self._roads)
+            variances += weight * np.square(arms.sums(mode))
+        return variances
+
+    def _terms_cov(self, place: int) -> Floats:
+        """The covariance of w + w_v by the blocks of M, (5, 5); of w where the place is −1."""
+        inverse = self._terms_inverse
+        if place < 0:
+            return inverse.fleet_inverse
+        remainder = np.eye(_P) - inverse.gain[place]
+        cov = remainder @ inverse.fleet_inverse @ remainder.T
+        return np.asarray(cov + inverse.vehicle_inverse[place])
+
+    def information(self) -> float:
+        """½ ln det of Q over the prior precision, nats, by the blocks of M and its soft modes."""
+        self._prepare()
+        scales = self._scales
+        of_fleet = 2.0 * float(np.log(scales.fleet).sum())
+        of_vehicles = 2.0 * self.vehicles * float(np.log(scales.vehicle).sum())
+        of_near = self._kernel.log_det_precision() - 2.0 * self._roads * np.log(
+            scales.near
+        )
+        of_own = float(np.log(self._own_precision).sum())
+        prior = of_near + of_own - of_fleet - of_vehicles
+
+        inverse = self._terms_inverse
+        fleet = -np.linalg.slogdet(inverse.fleet_inverse).logabsdet
+        vehicles = -np.linalg.slogdet(inverse.vehicle_inverse).logabsdet.sum()
+        roads = float(np.log(self._road_precision).sum()) + self._factor.log_det
+        corrections = float(np.log1p(self._modes.weights).sum())
+        posterior = fleet + vehicles + roads - corrections
+        return 0.5 * float(posterior - prior)
+
+    @property
+    def _road_precision(self) -> Floats:
+        """D⁻¹ + λ: the precision of f given g by M, (n,)."""
+        return np.asarray(self._own_precision + self._road_information)
+
+    # --- solutions ---------------------------------------------------------------------------
+
+    def solve(self, right: Floats, start: Floats | None, error: float) -> Solution:
+        """Q⁻¹ b such that no linear function is off by more than a share of its standard deviation.
+
+        Args:
+            right: b.
+            start: Where to start.
+            error: That share: a bound of the energy norm.
+        """
+        solution = self._solve(right, start, lambda squared, _: squared <= error**2)
+        if start is not None:
+            if self._first_steps is None:
+                self._first_steps = solution.steps
+            self._is_slow = solution.steps > max(_SLOW, 2 * self._first_steps)
+        return solution
+
+    def solve_variance(self, right: Floats, tolerance: float) -> Solution:
+        """Q⁻¹ a such that √(aᵀ Q⁻¹ a) is off by at most a share of itself.
+
+        Args:
+            right: a.
+            tolerance: That share.
+        """
+
+        def is_enough(squared: float, variance: float) -> bool:
+            # √(v + e) ≤ √v (1 + e / (2 v))
+            return squared <= 2.0 * tolerance * variance
+
+        return self._solve(right, None, is_enough)
+
+    def _solve(self, right: Floats, start: Floats | None, is_enough: Any) -> Solution:
+        self._prepare()
+        solution = conjugate_gradients(
+            self.times,
+            self.precondition,
+            right,
+            start=start,
+            is_enough=is_enough,
+            smallest=self._smallest,
+            most=MOST_STEPS,
+        )
+        self._smallest = min(self._smallest, solution.smallest)
+        if not solution.converged:
+            warn(
+                f"conjugate gradients stopped after {MOST_STEPS} steps short of the tolerance: the energy "
+                f"norm of the error is up to {solution.error:.2g}. Use RoadGP(form='dense') or a larger "
+                "tolerance",
+                PrecisionWarning,
+            )
+        return solution
+
+    def refresh(self) -> None:
+        """Have M made anew from all trips when it is needed next."""
+        self._factor_cache = []
+
+    def _prepare(self) -> None:
+        """Factorise and measure M where that is not done yet."""
+        _ = self._factor
+        if not np.isfinite(self._smallest):
+            self._measure()
+
+    def _measure(self) -> None:
+        """Find where Q is much smaller than M, and correct M there."""
+        self._modes = soft_modes(self.times, self._inverse_blocks, self.size)
+        self._smallest = self._modes.smallest
+
+
+def _inverse(matrices: Floats) -> Floats:
+    """Inverses of small matrices, (…, 5, 5)."""
+    return np.asarray(np.linalg.inv(matrices), dtype=np.float64)

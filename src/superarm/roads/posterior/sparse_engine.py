@@ -1,0 +1,544 @@
+"""The arithmetic of :class:`RoadGP` for many visited roads: sparse, and solved iteratively.
+
+The unknowns and their equations Q x = b are those of :mod:`.mixed_equations`; x are the posterior means,
+and Q⁻¹ is the posterior covariance, of which only products are computed.
+
+=============  =======================================================================
+``a``          the weights of the unknowns in a reward: its mean is aᵀ x, its variance aᵀ Q⁻¹ a
+``b``          Xᵀ R⁻¹ (y − expected) of all trips
+``tolerance``  by what share of a posterior standard deviation means may be off, and standard deviations
+               by what share of themselves; see :mod:`.conjugate_gradients` for the bound
+=============  =======================================================================
+
+A trip changes Q and b, and x is found again from where it was. A joint draw about zero is
+x_0 − Q⁻¹ (Xᵀ R⁻¹ (X x_0 + e)), x_0 a draw of the prior and e one of the noise (Matheron's rule).
+
+Variances of a few arms take a solve each. Those of many are the diagonal of X M⁻¹ Xᵀ: selected inversion
+and the soft modes of M; a sample of them is solved, too, which measures their error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superarm.core import Floats, Ints, Rng, State
+from superarm.core.compiling import Backend
+from superarm.core.errors import PrecisionWarning, StateError, warn
+from superarm.core.linalg import cholesky, solve_lower
+from superarm.kernels import GraphMatern
+from superarm.kernels.sparse_factor import SparseFactor
+from superarm.roads.energy.scales import TERMS, RoadScales
+from superarm.roads.rows import COLUMNS, Column, edges_of, terms_of, vehicles_of
+
+from .draw_order import DrawOrder
+from .forecasts import ExpectedRewards
+from .information import residuals
+from .log import Log
+from .matrices import half_log_det
+from .mixed_equations import ArmWeights, MixedEquations, RewardSums, Unknowns
+from .noise import TripNoise
+from .slots import CountedRoads, count_roads
+from .trips import Trips
+
+_P = len(TERMS)
+TOLERANCE = 0.01
+_LEAST_JUDGED = 1e-3  # tolerance below which trips are judged as they are forecast
+_NEAR_DRAWS = 200  # from which covariances of many trips are estimated
+_MOST_STORED = 64  # solutions of a forecast
+_MOST_SOLVED = 256  # variances that are solved for one by one
+_SAMPLE = 32  # of more, those that are solved to measure the error of all
+
+
+class SparseRoadEngine:
+    """What was learned under one choice of scales.
+
+    Args:
+        kernel: k_G.
+        sizes: Wh that each road moves, (n,).
+        scales: Standard deviations of the model.
+        tolerance: By what share of a standard deviation answers may be off.
+        backend: How products with the log are computed.
+    """
+
+    def __init__(
+        self,
+        kernel: GraphMatern,
+        sizes: Floats,
+        scales: RoadScales,
+        tolerance: float = TOLERANCE,
+        backend: Backend = "auto",
+    ) -> None:
+        self.kernel = kernel
+        self.sizes = sizes
+        self.scales = scales
+        self.tolerance = tolerance
+        self.log = Log(COLUMNS)
+        self.noise = TripNoise(scales)
+        self.information = 0.0
+        self.steps = 0
+        """Steps of conjugate gradients that the latest means took."""
+        self._backend: Backend = backend
+        self._equations = MixedEquations(kernel, sizes, scales, backend)
+        self._visited = np.empty(0, dtype=np.intp)
+        # Of vehicles among all; never changed in place.
+        self._places: dict[int, int] = {}
+        self._draw_order = DrawOrder()
+        self._right = Unknowns.zeros(len(kernel), 0).flat()  # b
+        self._x = self._right.copy()
+        self._variances: Floats | None = None
+        # Of the precision of k_G, once scales are fitted; the same under all scales.
+        self._kernel_factor: list[SparseFactor] = []
+        self.variance_error = 0.0
+        """By what share the latest standard deviations of many arms were off in a sample, at most."""
+
+    @property
+    def visited(self) -> Ints:
+        """Roads that were driven on, in the order of their first visits."""
+        return self._visited
+
+    @property
+    def has_variances(self) -> bool:
+        """Whether variances of all roads are kept."""
+        return self._variances is not None
+
+    @property
+    def _roads(self) -> int:
+        """n."""
+        return len(self.kernel)
+
+    # --- weights of unknowns -----------------------------------------------------------------
+
+    def _arms(self, keys: Floats) -> ArmWeights:
+        """What multiplies the unknowns in the rewards of these keys."""
+        return ArmWeights(
+            edges=edges_of(keys),
+            masses=keys[:, Column.MASS_RATIO],
+            terms=terms_of(keys),
+            places=self._places_of(keys),
+        )
+
+    def _gathered(self, trips: Trips, values: Floats) -> Floats:
+        """Xᵀ times values of rewards, (M,), as a flat vector."""
+        of_arms = values[trips.reward_of_arm]
+        arms = self._arms(trips.keys)
+        return arms.gather(of_arms, self._roads, len(self._places)).flat()
+
+    def _summed(self, trips: Trips, flat: Floats) -> Floats:
+        """X times unknowns, (M,)."""
+        x = Unknowns.from_flat(flat, self._roads)
+        return trips.summed(self._arms(trips.keys).sums(x))
+
+    def _places_of(self, keys: Floats) -> Ints:
+        """The place of each key's vehicle; −1 where it was never driven, (m,)."""
+        vehicles, inverse = np.unique(vehicles_of(keys), return_inverse=True)
+        places = [self._places.get(vehicle, -1) for vehicle in vehicles.tolist()]
+        return np.array(places, dtype=np.intp)[inverse]
+
+    def _new_vehicle_cov(self, trips: Trips) -> Floats:
+        """What vehicles that were never driven add to the covariance of rewards, (M, M)."""
+        count = len(trips.rewards)
+        cov = np.zeros((count, count))
+        vehicles = vehicles_of(trips.keys)
+        for vehicle in np.unique(vehicles).tolist():
+            if vehicle not in self._places:
+                is_driven = vehicles == vehicle
+                phi = trips.summed(terms_of(trips.keys) * is_driven[:, None])
+                cov += (phi * np.square(self.scales.vehicle)) @ phi.T
+        return cov
+
+    # --- forecasts ---------------------------------------------------------------------------
+
+    def expect(self, trips: Trips) -> ExpectedRewards:
+        """Forecast rewards of any roads: as many solves as rewards.
+
+        Of two rewards with weights a_i and a_j, solved as z_i and z_j with residuals r_i and r_j, the
+        covariance a_iᵀ z_j + z_iᵀ r_j is off by at most the product of both errors. Of many rewards
+        solutions are not stored; they are solved more precisely instead, and a_iᵀ z_j is as good.
+        """
+        count = len(trips.rewards)
+        is_stored = count <= _MOST_STORED
+        tolerance = self.tolerance
+        if not is_stored:
+            tolerance = 0.5 * self.tolerance**2  # an energy norm of tolerance · std
+        cov = np.empty((count, count))
+        solutions: list[Floats] = []
+        residual_of: list[Floats] = []
+        for reward in range(count):
+            unit = np.zeros(count)
+            unit[reward] = 1.0
+            a = self._gathered(trips, unit)
+            solution = self._equations.solve_variance(a, tolerance)
+            cov[:, reward] = self._summed(trips, solution.x)
+            if is_stored:
+                solutions.append(solution.x)
+                residual_of.append(solution.residual)
+        if is_stored:
+            cov += np.array(solutions) @ np.array(residual_of).T
+        return self._expected(trips, 0.5 * (cov + cov.T))
+
+    def judge(self, trips: Trips) -> ExpectedRewards:
+        """The same for trips that are learned next, with one solve for all of their rewards.
+
+        The covariance C of M⁻¹ is corrected so that the variance of the sum of all rewards, and its
+        covariances y with them, are those of Q⁻¹: C − (C1)(C1)ᵀ/(1ᵀC1) + y yᵀ/(1ᵀy), which stays
+        positive semi-definite. Of single rewards, what M forgets is small beside their noise.
+        """
+        if len(trips.rewards) <= 1 or self.tolerance < _LEAST_JUDGED:
+            return self.expect(trips)
+        cov = self._equations.approximate_cov(self._sums_of(trips))
+        everything = np.ones(len(trips.rewards))
+        a = self._gathered(trips, everything)
+        solution = self._equations.solve_variance(a, self.tolerance)
+        exact = self._summed(trips, solution.x)
+        approximate = cov.sum(axis=1)
+        cov -= np.outer(approximate, approximate) / approximate.sum()
+        cov += np.outer(exact, exact) / exact.sum()
+        return self._expected(trips, cov)
+
+    def judge_all(self, trips: Trips) -> Iterator[ExpectedRewards]:
+        """The same for each of many trips, by what is known before the first of them.
+
+        Nothing is solved for: covariances are those of M, made anew, in which that of what neighbours
+        have in common is estimated from draws.
+        """
+        edges = np.unique(edges_of(trips.keys))
+        self._equations.refresh()
+        draws = self._equations.near_draws(edges, _NEAR_DRAWS)
+        for number in range(trips.number):
+            trip = trips.one(number)
+            sums = self._sums_of(trip)
+            rows = draws[np.searchsorted(edges, sums.edges)]
+            near = rows @ rows.T / _NEAR_DRAWS
+            cov = self._equations.approximate_cov(sums, near)
+            yield self._expected(trip, cov)
+
+    def _sums_of(self, trips: Trips) -> RewardSums:
+        """What rewards are sums of."""
+        edges, counts = count_roads(trips)
+        places_of_arms = self._places_of(trips.keys)
+        places = np.unique(places_of_arms[places_of_arms >= 0])
+        terms = terms_of(trips.keys)
+        vehicle_terms = np.zeros((len(trips.rewards), len(places), _P))
+        for number, place in enumerate(places.tolist()):
+            is_driven = places_of_arms == place
+            vehicle_terms[:, number] = trips.summed(terms * is_driven[:, None])
+        return RewardSums(edges, counts, trips.terms, places, vehicle_terms)
+
+    def _expected(self, trips: Trips, cov: Floats) -> ExpectedRewards:
+        expected = trips.summed(trips.keys[:, Column.EXPECTED])
+        return ExpectedRewards(
+            mean=expected + self._summed(trips, self._x),
+            cov=cov + self._new_vehicle_cov(trips),
+            noise=self.noise.covariance(trips),
+            explained=np.empty((0, len(trips.rewards))),
+        )
+
+    # --- learning ----------------------------------------------------------------------------
+
+    def absorb(self, trips: Trips, expected: ExpectedRewards | None = None) -> float:
+        """Learn from trips; returns the information gained, nats.
+
+        Args:
+            trips: What was observed.
+            expected: What :meth:`judge` forecasts for them, where that is known already.
+        """
+        if expected is None:
+            expected = self.judge(trips)
+        C = cholesky(expected.total_cov, "the covariance of the rewards")
+        noise_root = cholesky(expected.noise, "the noise of the rewards")
+        gained = float(half_log_det(C) - half_log_det(noise_root))
+        weights = solve_lower(C, trips.rewards - expected.mean)
+        update = self._update(trips, solve_lower(C, weights, transposed=True))
+        learner = copy(self)
+        learner._x = self._x + update
+        learner._add(trips)
+        learner._solve()
+        # From here on nothing can fail.
+        self.log.append(trips)
+        learner.log = self.log
+        learner.information = self.information + gained
+        self.__dict__.update(vars(learner))
+        return gained
+
+    def _update(self, trips: Trips, weights: Floats) -> Floats:
+        """By how much a trip changes the means, were Q as M is: where the solve starts.
+
+        It is M⁻¹ a for the rewards a weighted by (aᵀ M⁻¹ a + R)⁻¹ (y − mean).
+        """
+        return self._equations.prepared(self._gathered(trips, weights))
+
+    def _add(self, trips: Trips) -> None:
+        """Add trips to the equations, which are copied; solves nothing."""
+        keys = trips.keys
+        vehicles: list[int] = np.unique(vehicles_of(keys)).tolist()
+        roads = np.unique(edges_of(keys))
+        is_new = np.isin(roads, self._visited, invert=True)
+        new_roads = roads[is_new]
+        places = dict(self._places)
+        for vehicle in vehicles:
+            places.setdefault(vehicle, len(places))
+        self._places = places
+        self._visited = np.concatenate([self._visited, new_roads])
+        self._draw_order = self._draw_order.after(vehicles, len(new_roads))
+        self._equations = self._equations.copy()
+        self._equations.append(trips, self._places_of(keys), len(places))
+        pull = self.noise.solve(trips, residuals(trips))
+        new = self._gathered(trips, pull)
+        added = len(new) - len(self._right)
+        self._right = np.pad(self._right, (0, added)) + new
+        self._x = np.pad(self._x, (0, added))
+        self._variances = None
+        self.variance_error = 0.0
+
+    def _solve(self) -> None:
+        """Find the means from where they were."""
+        solution = self._equations.solve(self._right, self._x, self.tolerance)
+        self._x = solution.x
+        self.steps = solution.steps
+
+    def supposing(self, keys: Floats, noise: Floats) -> SparseRoadEngine:
+        """The engine once these roads are observed with this noise: less variance, the same means.
+
+        Args:
+            keys: The roads, (m, 9).
+            noise: Variance of each observation, (m,).
+        """
+        trips = Trips.of_one(keys, noise=noise)
+        expected = trips.keys[:, Column.EXPECTED]
+        as_expected = trips._replace(rewards=expected + self._summed(trips, self._x))
+        other = copy(self)
+        other._add(as_expected)
+        other.log = self.log.copy()
+        other.log.append(as_expected)
+        return other
+
+    # --- learning all at once ----------------------------------------------------------------
+
+    @classmethod
+    def from_trips(
+        cls,
+        kernel: GraphMatern,
+        sizes: Floats,
+        scales: RoadScales,
+        trips: Trips,
+        tolerance: float = TOLERANCE,
+        backend: Backend = "auto",
+    ) -> SparseRoadEngine:
+        """An engine that has learned from these trips."""
+        engine = cls(kernel, sizes, scales, tolerance, backend)
+        if len(trips.rewards):
+            engine._learn_all(trips)
+        return engine
+
+    def with_all(self, trips: Trips) -> SparseRoadEngine:
+        """This engine after many more trips, all of them computed at once."""
+        log = self.log.copy()
+        log.append(trips)
+        engine = copy(self)
+        engine._add(trips)
+        engine.log = log
+        engine._solve()
+        engine._count_information()
+        return engine
+
+    def rebuild(self, scales: RoadScales) -> SparseRoadEngine:
+        """What was learned from the same trips under other scales.
+
+        Under the same scales it is the engine itself: means are solved for anew with every trip, so
+        that rounding does not accumulate in them.
+        """
+        if scales == self.scales:
+            return copy(self)
+        engine = SparseRoadEngine(
+            self.kernel, self.sizes, scales, self.tolerance, self._backend
+        )
+        engine._places = self._places
+        engine._visited = self._visited
+        engine._kernel_factor = self._kernel_factor
+        trips = self.log.view()
+        if len(trips.rewards):
+            engine._add(trips)
+            engine._draw_order = self._draw_order
+            engine._x = self._x
+            engine._solve()
+            engine._count_information()
+        engine.log = self.log
+        return engine
+
+    def _learn_all(self, trips: Trips) -> None:
+        self.log.append(trips)
+        self._add(trips)
+        self._solve()
+        self._count_information()
+
+    def _count_information(self) -> None:
+        self.information = self._equations.information()
+
+    # --- as arrays ---------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The means, which take long to compute from the log again."""
+        vehicles = np.array(list(self._places), dtype=np.intp)
+        return {
+            "edges": self._visited,
+            "vehicles": vehicles,
+            "solution": self._x,
+            **self._draw_order.arrays(),
+        }
+
+    def remember(self, trips: Trips, state: State) -> None:
+        """Restore what :meth:`arrays` saved, or raise :class:`StateError`.
+
+        Args:
+            trips: The trips that it was learned from.
+            state: The saved state.
+        """
+        edges = state.positions("edges")
+        vehicles = state.positions("vehicles")
+        driven = np.unique(vehicles_of(trips.keys))
+        roads = np.unique(edges_of(trips.keys))
+        if not np.array_equal(np.sort(edges), roads) or not np.array_equal(
+            np.sort(vehicles), driven
+        ):
+            raise StateError(
+                "this state is damaged: what it has learned is not from its trips"
+            )
+        size = 2 * self._roads + _P + _P * len(vehicles)
+        x = state.vector("solution", size)
+        order = DrawOrder.from_arrays(state, driven, len(edges))
+        self._places = {
+            vehicle: place for place, vehicle in enumerate(vehicles.tolist())
+        }
+        self._visited = edges.copy()
+        self._add(trips)
+        self._draw_order = order
+        self._x = x.copy()
+        self.log.append(trips)
+
+    # --- all roads ---------------------------------------------------------------------------
+
+    def means(self) -> Floats:
+        """The mean of f of every road, (n,)."""
+        return Unknowns.from_flat(self._x, self._roads).f
+
+    def mean_of(self, keys: Floats) -> Floats:
+        """The mean of each reward, (m,)."""
+        x = Unknowns.from_flat(self._x, self._roads)
+        return np.asarray(keys[:, Column.EXPECTED] + self._arms(keys).sums(x))
+
+    def prepare_variances(self) -> None:
+        """Nothing: copies share M with what it contains."""
+
+    def variances(self) -> Floats:
+        """The variance of f of every road, (n,)."""
+        if self._variances is None:
+            count = self._roads
+            roads = ArmWeights(
+                edges=np.arange(count),
+                masses=np.ones(count),
+                terms=np.zeros((count, _P)),
+                places=np.full(count, -1),
+            )
+            self._variances = self._variances_of(roads)
+        return self._variances
+
+    def variance_of(self, keys: Floats) -> Floats:
+        """The variance of each reward without noise, (m,)."""
+        arms = self._arms(keys)
+        variances = self._variances_of(arms)
+        is_new = arms.places < 0
+        of_new = np.square(arms.terms[is_new]) @ np.square(self.scales.vehicle)
+        variances[is_new] += of_new
+        return variances
+
+    def _variances_of(self, arms: ArmWeights) -> Floats:
+        """The diagonal of X Q⁻¹ Xᵀ for single arms, (m,)."""
+        count = len(arms.edges)
+        if count <= _MOST_SOLVED:
+            return self._solved_variances(arms, np.arange(count))
+        variances = self._equations.approximate_variances(arms)
+        # Of roads that were never driven on, M is as good as Q.
+        is_driven = np.isin(arms.edges, self._visited)
+        driven = np.flatnonzero(is_driven)
+        self.variance_error = 0.0
+        if len(driven):
+            rng = np.random.default_rng(0)
+            chosen = rng.choice(driven, min(_SAMPLE, len(driven)), replace=False)
+            solved = self._solved_variances(arms, chosen)
+            ratios = np.sqrt(variances[chosen] / solved)
+            variances[chosen] = solved
+            self.variance_error = float(np.abs(ratios - 1.0).max())
+            if self.variance_error > self.tolerance:
+                warn(
+                    f"standard deviations of {count} arms are approximate: of {len(driven)} that were "
+                    f"driven on, {len(chosen)} were checked and off by up to {self.variance_error:.1%}. "
+                    f"Ask for at most {_MOST_SOLVED} at a time, or use form='dense'",
+                    PrecisionWarning,
+                )
+        return variances
+
+    def _solved_variances(self, arms: ArmWeights, chosen: Ints) -> Floats:
+        """The variances of some of the arms, a solve each."""
+        variances = np.empty(len(chosen))
+        for number, arm in enumerate(chosen.tolist()):
+            a = arms.one(arm).gather(np.ones(1), self._roads, len(self._places)).flat()
+            solution = self._equations.solve_variance(a, self.tolerance)
+            variances[number] = solution.gained
+        return variances
+
+    def counted_roads(self, trips: Trips) -> CountedRoads:
+        """The roads of these trips, to which scales are fitted."""
+        edges, counts = count_roads(trips)
+        if not self._kernel_factor:
+            self._kernel_factor.append(SparseFactor(self.kernel.precision()))
+        near = self._kernel_factor[0].inverse_block(edges)
+        return CountedRoads(counts, near, self.sizes[edges])
+
+    # --- draws -------------------------------------------------------------------------------
+
+    def draw(self, keys: Floats, rng: Rng) -> Floats:
+        """A joint draw about zero, (m,), from the same random numbers as the dense form.
+
+        Args:
+            keys: Feature rows, (m, 9).
+            rng: Random numbers.
+        """
+        n = self._roads
+        trips = self.log.view()
+        near_normals = rng.standard_normal(n)
+        own_normals = rng.standard_normal(n)
+        normals = rng.standard_normal(self._draw_order.size)
+        g = self.scales.near * self.kernel.root_times(near_normals)
+        own = np.sqrt(self._equations.own_variance) * own_normals
+        vehicles = np.zeros((len(self._places), _P))
+        for vehicle, place in self._places.items():
+            vehicles[place] = normals[self._draw_order.places(vehicle)]
+        x = Unknowns(
+            f=g + own,
+            g=g,
+            fleet=np.array(self.scales.fleet) * normals[:_P],
+            vehicles=np.array(self.scales.vehicle) * vehicles,
+        )
+        if len(trips.rewards):
+            noise = self.noise.draw(trips, rng)
+            # Q x is P x and the information's share; what is left is P x − Xᵀ R⁻¹ e.
+            weighted = self.noise.solve(trips, noise)
+            pull = self._gathered(trips, weighted)
+            right = self._equations.prior_times(x).flat() - pull
+            solution = self._equations.solve(right, None, self.tolerance)
+            x = Unknowns.from_flat(solution.x, n)
+        rewards = self._arms(keys).sums(x)
+        terms = terms_of(keys)
+        vehicles_of_keys = vehicles_of(keys)
+        for vehicle in np.unique(vehicles_of_keys).tolist():
+            # Drawn for every vehicle, used for those that were never driven.
+            new = self.scales.vehicle * rng.standard_normal(_P)
+            if vehicle not in self._places:
+                rows = vehicles_of_keys == vehicle
+                rewards[rows] += terms[rows] @ new
+        return rewards

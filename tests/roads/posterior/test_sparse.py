@@ -1,0 +1,579 @@
+"""The sparse form of a fleet's posterior against the dense one."""
+
+from __future__ import annotations
+
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array, diags_array
+
+from superarm.core import Floats
+from superarm.core.compiling import Backend
+from superarm.core.errors import InputError, PrecisionWarning
+from superarm.kernels import GraphMatern
+from superarm.kernels.sparse_factor import SparseFactor
+from superarm.roads.energy import RoadScales, Vehicle
+from superarm.roads.fleets import LoggedTrip, TripSection, learn_trips
+from superarm.roads.networks import generate_city
+from superarm.roads.posterior import Borders, RoadGP, Trips, terms_of
+from superarm.roads.posterior.conjugate_gradients import conjugate_gradients
+from superarm.roads.posterior.engine import RoadEngine
+from superarm.roads.posterior.log import Log
+from superarm.roads.posterior.mixed_equations import Unknowns
+from superarm.roads.posterior.noise import TripNoise
+from superarm.roads.posterior.sparse_engine import SparseRoadEngine
+from superarm.roads.posterior.trip_products import (
+    RoadsAndVehicles,
+    TripProducts,
+    trip_diagonals,
+)
+from superarm.roads.problems import Fleet
+from superarm.roads.problems.fleet_model import near_kernel, road_rows, road_sizes
+from superarm.roads.routing import Router
+from superarm.testing import restored
+
+GRAPH = generate_city(edges=250, seed=1).line_graph()
+ROADS = len(GRAPH)
+KERNEL = near_kernel(GRAPH)
+SIZES = road_sizes(GRAPH)
+SCALES = RoadScales()
+ROWS = road_rows(GRAPH, Vehicle(), 0)
+TOLERANCE = 0.01
+"""Of means in standard deviations, and of standard deviations relative to themselves."""
+BACKENDS: list[Any] = [
+    "numpy",
+    pytest.param(
+        "numba",
+        marks=pytest.mark.skipif(
+            find_spec("numba") is None, reason="numba is not installed"
+        ),
+    ),
+]
+
+
+def random_trip(
+    rng: np.random.Generator,
+    kind: str = "edges",
+    vehicles: int = 3,
+    roads: int = ROADS,
+) -> Trips:
+    """A trip over random roads; what was observed of it, and how, is its kind."""
+    count = int(rng.integers(2, 12))
+    keys = ROWS[rng.integers(0, roads, count)].copy()
+    keys[:, 8] = rng.integers(0, vehicles)
+    if kind == "convoy":
+        keys[:, 8] = rng.integers(0, vehicles, count)
+    sums = np.arange(count)
+    if kind == "total":
+        sums = np.zeros(count, dtype=np.intp)
+    elif kind == "sections":
+        sums = np.arange(count) // 2
+    rewards = int(sums[-1]) + 1
+    expected = np.bincount(sums, keys[:, 1])
+    observed = expected + rng.normal(0.0, 3.0, rewards)
+    stated = rng.uniform(0.2, 2.0, rewards) if kind == "stated" else None
+    borders = None
+    if kind == "motion":
+        inner = np.arange(rewards - 1)
+        before = np.concatenate([[-1], inner, [rewards - 1]])
+        after = np.concatenate([[0], inner + 1, [-1]])
+        size = rng.uniform(0.0, 20.0, rewards + 1)
+        variance = rng.uniform(0.0, 5.0, rewards + 1)
+        borders = Borders(before, after, size, variance)
+    return Trips.of_one(keys, sums, observed, stated, borders)
+
+
+KINDS = ("edges", "total", "sections", "convoy", "stated", "motion")
+
+
+def random_log(seed: int, trips: int, kinds: tuple[str, ...] = KINDS) -> Trips:
+    rng = np.random.default_rng(seed)
+    log = Log(9)
+    for number in range(trips):
+        log.append(random_trip(rng, kinds[number % len(kinds)]))
+    return log.view()
+
+
+def both(trips: Trips, **options: Any) -> tuple[RoadEngine, SparseRoadEngine]:
+    """The dense and the sparse engine of these trips."""
+    dense = RoadEngine.from_trips(KERNEL, SIZES, SCALES, trips)
+    sparse = SparseRoadEngine(KERNEL, SIZES, SCALES, TOLERANCE, **options)
+    return dense, sparse.with_all(trips)
+
+
+def some_keys(seed: int = 0, count: int = 40) -> Floats:
+    """Keys of vehicles that were driven, and of one that was not."""
+    rng = np.random.default_rng(seed)
+    keys = ROWS[rng.integers(0, ROADS, count)].copy()
+    keys[:, 8] = rng.integers(0, 4, count)
+    return keys
+
+
+def assert_same(dense: Any, sparse: Any, keys: Floats) -> None:
+    """Means within a share of a standard deviation, standard deviations within a share of themselves."""
+    std = np.sqrt(dense.variance_of(keys))
+    away = np.abs(dense.mean_of(keys) - sparse.mean_of(keys))
+    assert (away <= TOLERANCE * std).all()
+    ratios = np.sqrt(sparse.variance_of(keys)) / std
+    assert np.abs(ratios - 1.0).max() <= TOLERANCE
+
+
+# --- the whole ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_trip_is_learned_as_by_the_dense_form(kind: str) -> None:
+    dense, sparse = both(random_log(1, 30, (kind,)))
+    assert_same(dense, sparse, some_keys())
+
+
+def test_forecasts_agree_with_the_dense_form() -> None:
+    dense, sparse = both(random_log(2, 60))
+    rng = np.random.default_rng(3)
+    for kind in KINDS:
+        trip = random_trip(rng, kind, vehicles=5)
+        exact = dense.expect(trip)
+        approximate = sparse.expect(trip)
+        std = np.sqrt(np.diagonal(exact.cov))
+        assert (np.abs(approximate.mean - exact.mean) <= TOLERANCE * std).all()
+        # Each solve is off by at most √(2 · tolerance) in the energy norm: their product bounds this.
+        most = 2.0 * TOLERANCE * np.outer(std, std)
+        assert (np.abs(approximate.cov - exact.cov) <= most).all()
+        np.testing.assert_array_equal(approximate.noise, exact.noise)
+
+
+def test_forecasts_of_many_rewards_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    dense, sparse = both(random_log(2, 30))
+    monkeypatch.setattr("superarm.roads.posterior.sparse_engine._MOST_STORED", 4)
+    keys = Trips.of_one(some_keys(count=20))
+    exact = dense.expect(keys)
+    std = np.sqrt(np.diagonal(exact.cov))
+    away = np.abs(sparse.expect(keys).cov - exact.cov)
+    assert (away <= TOLERANCE * np.outer(std, std)).all()
+
+
+def test_the_sum_of_a_trip_is_judged_as_precisely_as_it_is_forecast() -> None:
+    dense, sparse = both(random_log(2, 60))
+    rng = np.random.default_rng(4)
+    for kind in KINDS:
+        trip = random_trip(rng, kind, vehicles=5)
+        exact = dense.expect(trip)
+        judged = sparse.judge(trip)
+        std = np.sqrt(exact.cov.sum())
+        assert abs(np.sqrt(judged.cov.sum()) / std - 1.0) <= TOLERANCE
+        total_std = np.sqrt(np.diagonal(exact.total_cov))
+        ratios = np.sqrt(np.diagonal(judged.total_cov)) / total_std
+        # Of single rewards what M forgets is small beside their noise.
+        assert np.abs(ratios - 1.0).max() <= 0.05
+
+
+def test_many_trips_are_judged_nearly_as_one_by_one() -> None:
+    dense, sparse = both(random_log(2, 60))
+    trips = random_log(5, 12)
+    judged = list(sparse.judge_all(trips))
+    assert len(judged) == trips.number
+    for number, approximate in enumerate(judged):
+        exact = dense.expect(trips.one(number))
+        std = np.sqrt(np.diagonal(exact.total_cov))
+        ratios = np.sqrt(np.diagonal(approximate.total_cov)) / std
+        # A variance from 200 draws is off by 10 %, four times as far at worst; it is a part of the whole.
+        assert np.abs(ratios - 1.0).max() <= 0.1
+        assert (np.abs(approximate.mean - exact.mean) <= TOLERANCE * std).all()
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_trips_one_by_one_and_all_at_once_agree(is_late: bool) -> None:
+    trips = random_log(5, 24)
+    dense, at_once = both(trips)
+    one_by_one = SparseRoadEngine(KERNEL, SIZES, SCALES, TOLERANCE)
+    order = range(trips.number)
+    for number in reversed(order) if is_late else order:
+        one_by_one.absorb(trips.one(number))
+    assert one_by_one.log.view().number == trips.number
+    for engine in (at_once, one_by_one):
+        assert_same(dense, engine, some_keys())
+
+
+def test_the_information_of_trips_is_near_that_of_the_dense_form() -> None:
+    dense, sparse = both(random_log(6, 60))
+    assert sparse.information == pytest.approx(dense.information, rel=0.05)
+
+
+def test_draws_are_those_of_the_dense_form_from_the_same_random_numbers() -> None:
+    dense, sparse = both(random_log(7, 40))
+    keys = some_keys(count=25)
+    std = np.sqrt(dense.variance_of(keys))
+    # They share the order in which vehicles came.
+    sparse._draw_order = dense._draw_order
+    for seed in range(5):
+        exact = dense.draw(keys, np.random.default_rng(seed))
+        drawn = sparse.draw(keys, np.random.default_rng(seed))
+        assert (np.abs(drawn - exact) <= TOLERANCE * std).all()
+
+
+def test_pending_roads_lower_the_variance_as_in_the_dense_form() -> None:
+    dense, sparse = both(random_log(8, 30))
+    keys = some_keys(1, 6)
+    noise = np.full(6, 0.7)
+    before = sparse.mean_of(keys)
+    supposed = sparse.supposing(keys, noise)
+    assert_same(dense.supposing(keys, noise), supposed, some_keys())
+    np.testing.assert_array_equal(supposed.mean_of(keys), before)
+    # The engine itself knows nothing of it.
+    assert sparse.log.view().number == 30
+    assert_same(dense, sparse, some_keys())
+
+
+def test_other_scales_are_taken_from_the_log() -> None:
+    dense, sparse = both(random_log(9, 30))
+    scales = RoadScales(near=1.4, own=0.6, noise=0.8, trip=(0.2, 0.1, 0.2, 0.1, 0.3))
+    assert_same(dense.rebuild(scales), sparse.rebuild(scales), some_keys())
+
+
+def test_scales_are_fitted_to_the_same_covariances() -> None:
+    dense, sparse = both(random_log(9, 12))
+    trips = random_log(9, 12)
+    exact = dense.counted_roads(trips)
+    again = sparse.rebuild(RoadScales(near=0.6)).counted_roads(trips)
+    for counted in (sparse.counted_roads(trips), again):
+        np.testing.assert_array_equal(counted.counts, exact.counts)
+        np.testing.assert_allclose(counted.near, exact.near, atol=1e-10)
+        np.testing.assert_array_equal(counted.sizes, exact.sizes)
+
+
+def test_variances_of_many_roads_state_their_error() -> None:
+    dense, sparse = both(random_log(10, 60))
+    keys = np.concatenate([ROWS, ROWS])  # more than are solved one by one
+    with pytest.warns(PrecisionWarning, match="off by up to"):
+        variances = sparse.variance_of(keys)
+    ratios = np.sqrt(variances / dense.variance_of(keys))
+    assert 0.0 < sparse.variance_error < 0.1
+    # The sample is a tenth of all: the rest is a few times worse at most.
+    assert np.abs(ratios - 1.0).max() < 5.0 * sparse.variance_error + TOLERANCE
+
+
+def test_nothing_learned_is_the_prior() -> None:
+    dense = RoadEngine(KERNEL, SIZES, SCALES)
+    sparse = SparseRoadEngine(KERNEL, SIZES, SCALES, TOLERANCE)
+    assert_same(dense, sparse, some_keys())
+    keys = some_keys(count=10)
+    drawn = sparse.draw(keys, np.random.default_rng(0))
+    np.testing.assert_allclose(drawn, dense.draw(keys, np.random.default_rng(0)))
+
+
+@given(seed=st.integers(0, 1000), trips=st.integers(1, 12))
+@settings(max_examples=15)
+def test_random_logs_agree(seed: int, trips: int) -> None:
+    rng = np.random.default_rng(seed)
+    kinds = tuple(rng.permutation(KINDS).tolist())
+    dense, sparse = both(random_log(seed, trips, kinds))
+    assert_same(dense, sparse, some_keys(seed, 15))
+
+
+@pytest.mark.parametrize("nu", [2, 4])
+@pytest.mark.parametrize("normalisation", ["mean", "unit"])
+def test_other_kernels_agree(nu: int, normalisation: Any) -> None:
+    kernel = GraphMatern(
+        GRAPH.turn_graph, nu=nu, kappa=30.0, normalisation=normalisation
+    )
+    scales = RoadScales(near=2.0, own=0.3)
+    trips = random_log(3, 20)
+    dense = RoadEngine.from_trips(kernel, SIZES, scales, trips)
+    sparse = SparseRoadEngine(kernel, SIZES, scales, TOLERANCE).with_all(trips)
+    assert_same(dense, sparse, some_keys())
+
+
+@pytest.mark.slow
+def test_thousands_of_visited_roads_agree() -> None:
+    graph = generate_city(edges=5000, seed=2).line_graph()
+    rows = road_rows(graph, Vehicle(), 0)
+    kernel = near_kernel(graph)
+    sizes = road_sizes(graph)
+    rng = np.random.default_rng(0)
+    log = Log(9)
+    for number in range(250):
+        # Neighbours by number are neighbours in the city, too.
+        first = rng.integers(0, 2500)
+        keys = rows[first : first + 40].copy()
+        keys[:, 8] = number % 20
+        observed = keys[:, 1] + rng.normal(0.0, 3.0, len(keys))
+        log.append(Trips.of_one(keys, rewards=observed))
+    trips = log.view()
+    dense = RoadEngine.from_trips(kernel, sizes, SCALES, trips)
+    sparse = SparseRoadEngine(kernel, sizes, SCALES, TOLERANCE).with_all(trips)
+    assert len(dense.visited) > 2000
+    chosen = rows[rng.integers(0, len(rows), 200)]
+    assert_same(dense, sparse, chosen)
+
+
+# --- products ----------------------------------------------------------------------------------
+
+
+def written_out(trips: Trips, vehicles: int) -> Floats:
+    """Xᵀ R⁻¹ X with every matrix written out, over roads and vehicles' terms."""
+    keys = trips.keys
+    count = len(keys)
+    X = np.zeros((len(trips.rewards), ROADS + 5 * vehicles))
+    for arm in range(count):
+        reward = trips.reward_of_arm[arm]
+        X[reward, int(keys[arm, 0])] += keys[arm, 6]
+        first = ROADS + 5 * int(keys[arm, 8])
+        X[reward, first : first + 5] += terms_of(keys)[arm]
+    R = TripNoise(SCALES).covariance(trips)
+    return np.asarray(X.T @ np.linalg.solve(R, X))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_are_those_of_the_formula(kind: str, backend: Backend) -> None:
+    trips = random_log(11, 8, (kind, "edges"))
+    products = TripProducts(ROADS, TripNoise(SCALES), np.array(SCALES.trip), backend)
+    for part in (trips.between(0, 3), trips.between(3, 8)):
+        products.append(part, part.keys[:, 8].astype(np.intp))
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal(ROADS + 15)
+    product = products.times(
+        RoadsAndVehicles(values[:ROADS], values[ROADS:].reshape(3, 5))
+    )
+    flat = np.concatenate([product.roads, product.vehicles.ravel()])
+    exact = written_out(trips, 3) @ values
+    # Some hundred roundings of numbers as large as the largest.
+    np.testing.assert_allclose(flat, exact, atol=1e-10 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("kind", ["edges", "motion", "stated", "convoy"])
+def test_diagonals_are_those_of_the_formula(kind: str) -> None:
+    trips = random_log(12, 8, (kind,))
+    drivers = trips.keys[:, 8].astype(np.intp)
+    diagonals = trip_diagonals(TripNoise(SCALES), trips, drivers, ROADS, 3)
+    exact = written_out(trips, 3)
+    for vehicle in range(3):
+        block = slice(ROADS + 5 * vehicle, ROADS + 5 * vehicle + 5)
+        np.testing.assert_allclose(
+            diagonals.vehicles[vehicle], exact[block, block], rtol=1e-8, atol=1e-8
+        )
+    # A road that a trip drives twice counts as two: only once-driven ones have the exact diagonal.
+    edges, counts = np.unique(trips.keys[:, 0].astype(np.intp), return_counts=True)
+    once = edges[counts == 1]
+    np.testing.assert_allclose(
+        diagonals.roads[once], np.diagonal(exact)[once], rtol=1e-9
+    )
+
+
+def test_copies_grow_apart() -> None:
+    _, sparse = both(random_log(13, 10))
+    keys = some_keys()
+    before = sparse.mean_of(keys)
+    other = sparse.with_all(random_log(14, 6))
+    one_more = random_trip(np.random.default_rng(0))
+    third = sparse.with_all(one_more)
+    np.testing.assert_array_equal(sparse.mean_of(keys), before)
+    dense = RoadEngine.from_trips(KERNEL, SIZES, SCALES, other.log.view())
+    assert_same(dense, other, keys)
+    dense = RoadEngine.from_trips(KERNEL, SIZES, SCALES, third.log.view())
+    assert_same(dense, third, keys)
+
+
+# --- solutions ---------------------------------------------------------------------------------
+
+
+def test_the_bound_of_the_error_holds() -> None:
+    _, sparse = both(random_log(15, 50))
+    equations = sparse._equations
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        right = rng.standard_normal(equations.size)
+        exact = equations.solve(right, None, 1e-9)
+        for share in (1.0, 0.1, 0.01):
+            solution = equations.solve(right, None, share)
+            error = exact.x - solution.x
+            norm = np.sqrt(error @ equations.times(error))
+            assert norm <= solution.error <= share
+
+
+def test_too_few_steps_are_not_enough() -> None:
+    matrix = diags_array(np.linspace(1.0, 1e4, 200)).tocsr()
+    solution = conjugate_gradients(
+        lambda x: np.asarray(matrix @ x),
+        lambda r: r,
+        np.ones(200),
+        start=None,
+        is_enough=lambda squared, _: squared < 1e-20,
+        smallest=np.inf,
+        most=5,
+    )
+    assert not solution.converged
+    assert solution.steps == 5
+
+
+def test_a_solve_that_does_not_converge_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, sparse = both(random_log(16, 20))
+    trip = random_trip(np.random.default_rng(0))
+    expected = sparse.judge(trip)
+    monkeypatch.setattr("superarm.roads.posterior.mixed_equations.MOST_STEPS", 1)
+    before = sparse.mean_of(some_keys())
+    with pytest.warns(PrecisionWarning, match="stopped after 1 steps"):
+        sparse.expect(trip)
+    monkeypatch.setattr("superarm.roads.posterior.mixed_equations.MOST_STEPS", 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(PrecisionWarning):
+            sparse.absorb(trip, expected)
+    # Nothing was learned.
+    assert sparse.log.view().number == 20
+    np.testing.assert_array_equal(sparse.mean_of(some_keys()), before)
+
+
+def test_unknowns_are_flattened_and_back() -> None:
+    x = Unknowns(np.arange(4.0), np.arange(4.0) + 10, np.ones(5), np.full((2, 5), 3.0))
+    other = Unknowns.from_flat(x.flat(), 4)
+    for one, two in zip(x, other, strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+# --- sparse factors ----------------------------------------------------------------------------
+
+
+def test_a_factor_has_parts_of_the_inverse() -> None:
+    precision = KERNEL.precision()
+    factor = SparseFactor(precision)
+    inverse = np.linalg.inv(precision.toarray())
+    np.testing.assert_allclose(factor.diagonal, np.diagonal(inverse), rtol=1e-9)
+    nodes = np.random.default_rng(0).choice(ROADS, 30, replace=False)
+    block = factor.inverse_block(nodes)
+    np.testing.assert_allclose(block, inverse[np.ix_(nodes, nodes)], atol=1e-9)
+    log_det = np.linalg.slogdet(precision.toarray()).logabsdet
+    assert factor.log_det == pytest.approx(log_det)
+    assert KERNEL.log_det_precision() == pytest.approx(log_det)
+
+
+def test_a_precision_is_the_inverse_of_the_kernel() -> None:
+    for normalisation in ("mean", "unit", "raw"):
+        kernel = GraphMatern(
+            GRAPH.turn_graph, nu=2, kappa=3.0, variance=2.0, normalisation=normalisation
+        )
+        nodes = np.arange(ROADS)[:, None].astype(np.float64)
+        product = kernel.precision() @ kernel(nodes)
+        np.testing.assert_allclose(product, np.eye(ROADS), atol=1e-8)
+        log_det = np.linalg.slogdet(kernel(nodes)).logabsdet
+        assert kernel.log_det_precision() == pytest.approx(-log_det)
+
+
+def test_an_indefinite_matrix_has_no_factor() -> None:
+    from superarm.core.errors import NotPositiveDefiniteError
+
+    matrix = csr_array(np.array([[1.0, 2.0], [2.0, 1.0]]))
+    with pytest.raises(NotPositiveDefiniteError, match="positive definite"):
+        SparseFactor(matrix)
+
+
+# --- RoadGP ------------------------------------------------------------------------------------
+
+
+def fleet_gp(form: Any, **options: Any) -> RoadGP:
+    return RoadGP(KERNEL, SIZES, form=form, **options)
+
+
+@pytest.mark.parametrize("refit", [0, 8])
+def test_a_posterior_learns_the_same_in_both_forms(refit: int) -> None:
+    dense = fleet_gp("dense", refit=refit)
+    sparse = fleet_gp("sparse", refit=refit)
+    rng = np.random.default_rng(0)
+    for number in range(10):
+        trip = random_trip(rng, ("edges", "total")[number % 2])
+        if number == 5:
+            # An outlier, which both weigh.
+            trip.rewards[0] += 300.0
+        dense.observe_trips(trip)
+        sparse.observe_trips(trip)
+    assert (dense.form, sparse.form) == ("dense", "sparse")
+    assert (dense.tolerance, sparse.tolerance) == (0.0, 0.01)
+    assert dense.outlying == sparse.outlying == 1
+    keys = some_keys(count=12)
+    exact = dense.predict(keys, return_std=True)
+    answer = sparse.predict(keys, return_std=True)
+    assert exact.std is not None
+    assert answer.std is not None
+    assert (np.abs(answer.mean - exact.mean) <= 0.02 * exact.std).all()
+    np.testing.assert_allclose(answer.std, exact.std, rtol=0.01)
+    for one, other in zip(dense.total(keys), sparse.total(keys), strict=True):
+        assert one == pytest.approx(other, rel=0.01)
+
+
+def test_a_sparse_posterior_resumes_from_its_state() -> None:
+    gp = fleet_gp("sparse", refit=0)
+    gp.observe_trips(random_log(20, 30))
+    again = RoadGP.from_state(restored(gp.state()))
+    keys = some_keys()
+    assert again.form == "sparse"
+    np.testing.assert_array_equal(again.predict(keys).mean, gp.predict(keys).mean)
+    trip = random_trip(np.random.default_rng(1))
+    gp.observe_trips(trip)
+    again.observe_trips(trip)
+    # Both solve to the tolerance, from preconditioners of different ages.
+    std = gp.predict(keys, return_std=True).std
+    assert std is not None
+    away = np.abs(again.predict(keys).mean - gp.predict(keys).mean)
+    assert (away <= 2.0 * TOLERANCE * std).all()
+
+
+def test_the_form_becomes_sparse_with_many_roads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("superarm.roads.posterior.posterior.DENSE_LARGEST", 20)
+    gp = fleet_gp("auto", refit=4)
+    rng = np.random.default_rng(0)
+    forms = []
+    for _ in range(8):
+        gp.observe_trips(random_trip(rng))
+        forms.append(gp.form)
+    assert forms == ["dense"] * 3 + ["sparse"] * 5
+    at_once = fleet_gp("auto", refit=0)
+    at_once.observe_trips(random_log(1, 250, ("edges",)))
+    assert at_once.form == "sparse"
+    assert fleet_gp("auto").form == "dense"
+
+
+def test_forms_and_tolerances_are_checked() -> None:
+    with pytest.raises(InputError, match="form"):
+        fleet_gp("banded")
+    with pytest.raises(InputError, match="tolerance"):
+        fleet_gp("sparse", tolerance=0.5)
+
+
+def test_routes_have_the_same_energies_and_intervals(tmp_path: Path) -> None:
+    fleet = Fleet(seed=0, horizon=20, edges=250, trips=4, most_metres=2000.0)
+    graph = fleet.graph
+    log = [logged_trip(fleet, step) for step in range(1, 11)]
+    routes = []
+    for form in ("dense", "sparse"):
+        lesson = learn_trips(graph, log, refit=0, form=form)
+        assert lesson.posterior.form == form
+        path = tmp_path / f"{form}.npz"
+        lesson.policy.save(path)
+        router = Router(graph.network, state=path)
+        ids = log[0].sections[0].edges[0], log[0].sections[-1].edges[-1]
+        routes.append(router.route(*ids).as_json())
+    dense, sparse = routes
+    assert dense["edges"] == sparse["edges"]
+    for end in ("energy_low_wh", "energy_high_wh"):
+        # Forecasts made along the way set the widths, and are a per cent apart in either form.
+        assert dense[end] == pytest.approx(sparse[end], rel=0.02)
+
+
+def logged_trip(fleet: Fleet, step: int) -> LoggedTrip:
+    """A trip of a fleet, edge by edge."""
+    route = fleet.informed_route(fleet.offer(step))
+    energies = fleet.energies(step, route)
+    sections = tuple(
+        TripSection((fleet.graph.ids[edge],), energy)
+        for edge, energy in zip(route, energies, strict=True)
+    )
+    vehicle = str(fleet.journey(step).vehicle)
+    return LoggedTrip(name=str(step), vehicle=vehicle, sections=sections)
