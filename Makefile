@@ -26,22 +26,22 @@ help: ## list these targets
 demo: $(VENV)/.core ## watch a car learn its way through a city
 	$(BIN)/superarm demo
 
-test: $(VENV)/.dev ## the default tests, within three minutes on two idle cores
+test: $(VENV)/.compiled ## the default tests, within three minutes on two idle cores
 	$(IN_MEMORY) $(BIN)/python -m pytest -q $(WORKERS) -m "not slow and not thorough" --doctest-modules
 
-slow: $(VENV)/.dev ## the longer proofs, the guide and the notebooks
+slow: $(VENV)/.compiled ## the longer proofs, the guide and the notebooks
 	$(IN_MEMORY) $(BIN)/python -m pytest -q $(WORKERS) -m "(slow or thorough) and not full"
 
 # A skip fails it, unless you set SUPERARM_REQUIRE=0. The table of faults is made from what it counts.
 full: export SUPERARM_REQUIRE ?= 1
 full: export SUPERARM_FAULTS = bench/results/faults.jsonl
-full: $(VENV)/.dev ## kills and faults of live bandits at full size, and all compositions: many minutes
+full: $(VENV)/.compiled ## kills and faults of live bandits at full size, and all compositions: many minutes
 	rm -f $(SUPERARM_FAULTS)
 	$(BIN)/python -m pytest -q -rP -m full
 	$(BIN)/python -m bench.faults $(SUPERARM_FAULTS)
 
 # A short form of the tests under the BLAS of other processors: two that this one can run.
-kernels: $(VENV)/.dev ## a short form of the tests with other processors' BLAS
+kernels: $(VENV)/.compiled ## a short form of the tests with other processors' BLAS
 	set -e; kernels=$$($(BIN)/python .ci/kernels.py); for kernel in $$kernels; do echo "BLAS of $$kernel"; \
 		OPENBLAS_CORETYPE=$$kernel $(IN_MEMORY) $(BIN)/python -m pytest -q $(WORKERS) -m "not slow" $(SHORT); done
 
@@ -52,6 +52,7 @@ oldest: ## the same with the oldest versions that pyproject.toml allows
 	$(PYTHON) .ci/oldest.py > $(VENV)-oldest/constraints.txt
 	$(VENV)-oldest/bin/python -m pip --disable-pip-version-check install --quiet \
 		--constraint $(VENV)-oldest/constraints.txt --editable '.[test,cluster]'
+	$(VENV)-oldest/bin/python .ci/compile.py
 	$(IN_MEMORY) $(VENV)-oldest/bin/python -m pytest -q $(WORKERS) -m "not slow" -W ignore::DeprecationWarning \
 		$(SHORT) tests/lab/test_figures.py tests/live/test_service.py tests/live/test_client.py
 
@@ -102,4 +103,10 @@ $(VENV)/.core: $(VENV)/.venv pyproject.toml constraints.txt
 
 $(VENV)/.dev: $(VENV)/.core
 	$(PIP) --editable '.[dev]'
+	touch $@
+
+# Before the tests: otherwise each of their workers compiles the same loops.
+LOOPS := $(shell find src -name '_compiled*.py')
+$(VENV)/.compiled: $(VENV)/.dev $(LOOPS)
+	$(BIN)/python .ci/compile.py
 	touch $@
