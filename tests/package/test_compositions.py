@@ -104,23 +104,23 @@ COMMON = Composition("streaming", "ucb", "top-k", "static", "free", "at once")
 REFUSED: list[tuple[dict[str, str], str]] = [
     (
         {"posterior": "finite", "drift": "drifting"},
-        "it believes that rewards stay as they are; use 'drifting', or wrap it in 'resetting'",
+        "for rewards that drift use 'drifting', or wrap a posterior in 'resetting'",
     ),
     (
         {"oracle": "matching", "movement": "metric points"},
-        "'tree-index' has no parameter 'oracle'; leave it out: this policy chooses by itself",
+        "'tree-index' has no parameter 'oracle'; leave it out: the policy uses the oracle of its model",
     ),
     (
         {"oracle": "coverage", "movement": "switching switch"},
-        "Switch reads previous actions as positions of arms, but those of GreedyCoverage hold nodes",
+        "Switch reads the previous action as positions of arms, but actions of GreedyCoverage hold nodes",
     ),
     (
         {"oracle": "tim", "movement": "switching distance"},
-        "Distance reads previous actions as positions of arms, but those of TIM hold nodes",
+        "Distance reads the previous action as positions of arms, but actions of TIM hold nodes",
     ),
     (
         {"rule": "rectified", "oracle": "coverage"},
-        "GreedyCoverage reads every link as one that never works; use a rule that can be above 0",
+        "GreedyCoverage gives every link probability 0; use a rule that can be positive",
     ),
     ({"rule": "rectified", "oracle": "knapsack"}, "Knapsack packs nothing"),
     ({"rule": "rectified", "oracle": "matching"}, "Matching chooses no pair"),
@@ -162,7 +162,7 @@ def policy_with(**parts: Any) -> IndexPolicy:
 def test_costs_are_refused_where_only_gains_count() -> None:
     costs = Rectified(rule=Greedy())
     for oracle in (GreedyCoverage(k=1), TIM(k=1), Knapsack(), Matching()):
-        with pytest.raises(InputError, match="use a rule that can be above 0"):
+        with pytest.raises(InputError, match="use a rule that can be positive"):
             policy_with(rule=costs, oracle=oracle)
     exact = Matching(pairs=2, exactly=True)  # it must choose, whatever it costs
     assert policy_with(rule=costs, oracle=exact).oracle is exact
@@ -199,7 +199,7 @@ def test_advice_for_parameters_that_other_parts_take() -> None:
     index = {"posterior": "x", "rule": "greedy", "oracle": "top-k", "metric": 1}
     with pytest.raises(SpecError, match="use 'tree-index' or 'tree-score'"):
         registry.check_parameters("policy", "index", index)
-    with pytest.raises(SpecError, match="it does not weigh switching costs"):
+    with pytest.raises(SpecError, match="for switching costs use 'index'"):
         registry.check_parameters("policy", "tree-index", {"switching": 1})
     with pytest.raises(SpecError, match="did you mean 'kernel'"):
         registry.check_parameters("posterior", "finite", {"kernal": 1})

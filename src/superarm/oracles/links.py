@@ -14,8 +14,8 @@ from superarm.core import Floats, Guarantee, Ints, Selection
 from superarm.core.errors import InfeasibleError
 from superarm.core.graphs import Pairs, renumbered
 
-NO_LINK = "reads every link as one that never works"
-"""What these oracles do if no desirability is above 0."""
+NO_LINK = "gives every link probability 0"
+"""What these oracles do if no desirability is positive."""
 
 
 class Links(NamedTuple):
