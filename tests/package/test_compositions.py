@@ -61,7 +61,7 @@ def marks_on_the_page() -> dict[tuple[str, str, str], str]:
 
 
 def test_every_pair_of_parts_runs_or_is_refused_as_the_page_says() -> None:
-    values = dimensions(own=True)
+    values = dimensions(builtin_only=True)
     outcomes = play_sample(values)
     marks = marks_on_the_page()
     for composition, outcome in outcomes.items():
@@ -71,19 +71,19 @@ def test_every_pair_of_parts_runs_or_is_refused_as_the_page_says() -> None:
         assert mark in allowed, (composition.label, outcome.reason)
     for dimension, choices in enumerate(values):
         ran = {one[dimension] for one, outcome in outcomes.items() if outcome.runs}
-        assert ran == set(choices), "a part that nothing runs with"
+        assert ran == set(choices), "a part that runs in no composition"
 
 
 @pytest.mark.slow
 @pytest.mark.full
 def test_the_page_is_what_the_generator_prints() -> None:
-    values = dimensions(own=True)
+    values = dimensions(builtin_only=True)
     outcomes: dict[Composition, Outcome] = {}
-    for played in play_all(every_composition(values)):
-        if played.defect is not None:
-            raise played.defect
-        if played.outcome is not None:
-            outcomes[played.composition] = played.outcome
+    for result in play_all(every_composition(values)):
+        if result.defect is not None:
+            raise result.defect
+        if result.outcome is not None:
+            outcomes[result.composition] = result.outcome
     assert page(values, outcomes) == PAGE.read_text(encoding="utf-8"), f"run {UPDATE}"
 
 
@@ -142,7 +142,7 @@ def test_refusals_say_why(changes: dict[str, str], reason: str) -> None:
     assert reason in outcome.reason
 
 
-def test_late_feedback_is_refused_by_the_ledger_where_order_matters() -> None:
+def test_feedback_out_of_order_is_refused_where_order_matters() -> None:
     late = COMMON._replace(feedback="late")
     assert play(late) == Outcome(runs=True)
     outcome = play(late._replace(posterior="inducing"))
@@ -225,7 +225,7 @@ def plug_in() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Widest:
-    """The arms known least."""
+    """The most uncertain arms."""
 
     deterministic = True
 
@@ -235,7 +235,7 @@ class Widest:
 
 @dataclass(frozen=True, kw_only=True)
 class Careless:
-    """Fails as it should not."""
+    """Reads beyond the end of an array."""
 
     deterministic = True
 
@@ -257,7 +257,7 @@ class Forgetful:
 def test_parts_of_a_plug_in_appear_on_the_page(plug_in: Any) -> None:
     plug_in("rule", "widest", Widest)
     assert "widest" in dimensions().rule
-    assert "widest" not in dimensions(own=True).rule
+    assert "widest" not in dimensions(builtin_only=True).rule
     values = Dimensions(
         posterior=("finite", "streaming"),
         rule=("ucb", "widest"),
@@ -267,9 +267,9 @@ def test_parts_of_a_plug_in_appear_on_the_page(plug_in: Any) -> None:
         feedback=("at once",),
     )
     outcomes = {
-        played.composition: played.outcome
-        for played in play_all(every_composition(values))
-        if played.outcome is not None
+        result.composition: result.outcome
+        for result in play_all(every_composition(values))
+        if result.outcome is not None
     }
     text = page(values, outcomes)
     by_rule = dict(re.findall(r"## ([\w, -]+)\n\n(.+?)\n\n", text, re.DOTALL))
@@ -283,7 +283,7 @@ def test_parts_of_a_plug_in_appear_on_the_page(plug_in: Any) -> None:
     assert "9 of 16 compositions run" in text
 
 
-def test_a_part_without_a_sample_is_told_what_it_needs(plug_in: Any) -> None:
+def test_a_part_without_a_sample_is_refused_with_advice(plug_in: Any) -> None:
     def needy(patience: float) -> Any:
         return Widest()
 
