@@ -32,7 +32,7 @@ class ArmReasons(Displayable):
     index: float | None
     """Its desirability; the oracle compares super arms by its sum."""
     teachers: list[Teacher]
-    """The rewards that taught the bandit most about it, of the 10,000 events before the decision."""
+    """The most influential rewards among the 10,000 events before the decision."""
     column: str | None
     """The column that changes the mean most when replaced by its average over the offer."""
     effect: float | None
