@@ -89,12 +89,14 @@ def sample(file: Path, tells: int) -> list[MemorySample]:
         file: The new journal.
         tells: How many.
     """
-    samples: list[MemorySample] = []
+    step = tells // _PARTS
     with Storage(f"sqlite:///{file}") as storage:
-        for count in tell_often(create_finite("long", storage), tells):
-            if count % (tells // _PARTS) == 0:
-                samples.append(MemorySample(count, resident_mib()))
-    return samples
+        bandit = create_finite("long", storage)
+        return [
+            MemorySample(count, resident_mib())
+            for count in tell_often(bandit, tells)
+            if count % step == 0
+        ]
 
 
 def sample_in_own_process(file: Path, tells: int) -> list[MemorySample]:
