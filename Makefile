@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 export OPENBLAS_NUM_THREADS = 1
-# Tests store thousands of small files durably; in memory that takes no time. Faults at full size use the disk.
+# Tests write thousands of small files durably, which is fast in memory. Faults at full size use the disk.
 MEMORY := $(shell test -w /dev/shm && test $$(df --output=avail /dev/shm | tail -n 1) -gt 2000000 && echo /dev/shm)
 IN_MEMORY = $(if $(MEMORY),TMPDIR=$(MEMORY))
 # Neighbouring tests share fixtures, so each worker begins with a stretch of its own.
@@ -32,7 +32,7 @@ test: $(VENV)/.compiled ## the default tests, within three minutes on two idle c
 slow: $(VENV)/.compiled ## the longer proofs, the guide and the notebooks
 	$(IN_MEMORY) $(BIN)/python -m pytest -q $(WORKERS) -m "(slow or thorough) and not full"
 
-# A skip fails it, unless you set SUPERARM_REQUIRE=0. The table of faults is made from what it counts.
+# A skip is a failure, unless you set SUPERARM_REQUIRE=0. Its tests count faults; the last line prints them as a table.
 full: export SUPERARM_REQUIRE ?= 1
 full: export SUPERARM_FAULTS = bench/results/faults.jsonl
 full: $(VENV)/.compiled ## kills and faults of live bandits at full size, and all compositions: many minutes

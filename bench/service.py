@@ -39,7 +39,7 @@ from superarm.rules import UCB, Fixed
 
 from .measure import Results, Row, Target, at_least, at_most, row
 from .network_policy import the_problem
-from .service_memory import create_finite, sample_elsewhere, tell_often
+from .service_memory import create_finite, sample_in_own_process, tell_often
 
 ARMS = 100
 CLIENTS = 64
@@ -415,7 +415,7 @@ def _memory(bench: _Bench) -> None:
         bench.skipped.append("memory: only Linux states it in /proc")
         return
     tells = 2_000 if bench.quick else MEMORY_TELLS
-    samples = sample_elsewhere(bench.folder / "memory.db", tells)
+    samples = sample_in_own_process(bench.folder / "memory.db", tells)
     bench.facts["resident memory by number of tells, MiB"] = {
         str(sample.tells): round(sample.mib, 1) for sample in samples
     }

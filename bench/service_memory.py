@@ -1,7 +1,7 @@
 """Many tells in a process of its own: ``python -m bench.service_memory FILE TELLS``.
 
-Arms are a finite set, and every decision is told completely. So nothing that a bandit must remember
-grows with the number of tells. Prints how much memory the process holds after each tenth of them.
+Arms are a finite set, and every decision gets all its rewards, so nothing that a bandit must remember
+grows with the number of tells. This prints the memory of the process after each tenth of them.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ def create_finite(name: str, storage: Storage) -> Bandit:
 
 
 def tell_often(bandit: Bandit, tells: int) -> Iterator[int]:
-    """Ask, and tell the reward of every arm by itself; yields the tells so far.
+    """Ask, and tell the reward of each arm separately; yields the tells so far.
 
     Args:
         bandit: The bandit, from :func:`create_finite`.
         tells: How many, a multiple of the arms.
     """
     rng = np.random.default_rng(5)
-    for told in range(ARMS, tells + 1, ARMS):
+    for tells_so_far in range(ARMS, tells + 1, ARMS):
         answer = bandit.ask()
         rewards = rng.normal(size=len(answer.arms)).tolist()
         batch = [
@@ -71,11 +71,11 @@ def tell_often(bandit: Bandit, tells: int) -> Iterator[int]:
         for outcome in bandit.tell_many(batch):
             if outcome is not True:
                 raise RuntimeError(f"a tell was not recorded: {outcome}")
-        yield told
+        yield tells_so_far
 
 
 def resident_mib() -> float:
-    """Memory that this process holds now; its highest value so far would hide growth below it."""
+    """The resident memory of this process now. The peak would hide growth below it."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / _MIB
@@ -89,15 +89,17 @@ def sample(file: Path, tells: int) -> list[MemorySample]:
         file: The new journal.
         tells: How many.
     """
-    samples: list[MemorySample] = []
+    step = tells // _PARTS
     with Storage(f"sqlite:///{file}") as storage:
-        told = tell_often(create_finite("long", storage), tells)
-        tenths = (count for count in told if count % (tells // _PARTS) == 0)
-        samples.extend(MemorySample(count, resident_mib()) for count in tenths)
-    return samples
+        bandit = create_finite("long", storage)
+        return [
+            MemorySample(count, resident_mib())
+            for count in tell_often(bandit, tells)
+            if count % step == 0
+        ]
 
 
-def sample_elsewhere(file: Path, tells: int) -> list[MemorySample]:
+def sample_in_own_process(file: Path, tells: int) -> list[MemorySample]:
     """:func:`sample` in a process of its own, whose memory nothing else has used.
 
     Args:

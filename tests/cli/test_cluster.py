@@ -59,7 +59,7 @@ k = 2
 
 
 @contextmanager
-def started(
+def dask_process(
     folder: Path, *words: str, **variables: str
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A process of Dask, in another folder than the run; it ends with the block."""
@@ -117,9 +117,9 @@ def test_a_run_survives_a_killed_worker(cli: Command, tmp_path: Path) -> None:
         *("--nthreads", "1", "--no-dashboard"),
     )
     with (
-        started(elsewhere, "scheduler", *scheduler_words),
-        started(elsewhere, *worker_words, GATE=str(gate)) as one,
-        started(elsewhere, *worker_words, GATE=str(gate)) as other,
+        dask_process(elsewhere, "scheduler", *scheduler_words),
+        dask_process(elsewhere, *worker_words, GATE=str(gate)) as first,
+        dask_process(elsewhere, *worker_words, GATE=str(gate)) as second,
     ):
         on_cluster = ("--executor", "dask", "--scheduler", address, "--out", "cluster")
         words = [str(word) for word in (*own, *on_cluster, "--json")]
@@ -130,9 +130,10 @@ def test_a_run_survives_a_killed_worker(cli: Command, tmp_path: Path) -> None:
             env={**os.environ, "NO_PROXY": "*"},
         )
         try:
-            victim = int(text_of(gate, run, one, other))
-            assert victim in (one.pid, other.pid)
-            killed, survivor = (one, other) if victim == one.pid else (other, one)
+            victim = int(text_of(gate, run, first, second))
+            by_pid = {first.pid: first, second.pid: second}
+            killed = by_pid.pop(victim)
+            (survivor,) = by_pid.values()
             os.kill(victim, signal.SIGKILL)
             assert killed.wait(PATIENCE_SECONDS) == -signal.SIGKILL
             output, _ = run.communicate(timeout=PATIENCE_SECONDS)

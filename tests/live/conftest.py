@@ -64,7 +64,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def settle(url: str, request: pytest.FixtureRequest) -> Callable[[], None]:
+def wait_for_database(url: str, request: pytest.FixtureRequest) -> Callable[[], None]:
     """Waits until the database has finished what killed processes had sent."""
     if url.startswith("sqlite:"):
         return lambda: None

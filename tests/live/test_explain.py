@@ -16,7 +16,7 @@ from superarm.cli.bandits import explanation_json
 from superarm.client import Client
 from superarm.core import Floats
 from superarm.core.errors import InputError
-from superarm.kernels import SquaredExponential
+from superarm.kernels import Linear, SquaredExponential
 from superarm.live import Bandit, Storage, create_bandit
 from superarm.live.explain import ArmReasons, Explanation
 from superarm.live.fold import Fold
@@ -242,6 +242,20 @@ def test_teachers_and_columns_of_a_kernel_that_ignores_one(storage: Storage) -> 
     covariance = np.exp(-0.5 * (0.28 / 0.3) ** 2)
     assert runner_up.teachers[0].share == pytest.approx(covariance**2 / 1.01)
     assert index_of(reasons) - index_of(runner_up) == explanation.margin
+
+
+def test_an_arm_without_prior_variance_has_shares_of_zero(storage: Storage) -> None:
+    spec = policy(posterior=StreamingGP(Linear(), noise_variance=NOISE))
+    bandit = create_bandit("linear", spec=spec, storage=storage)
+    arms = {"zero": [0.0, 0.0], "one": [1.0, 0.5]}
+    for decision in ("first", "second"):
+        answer = bandit.ask(arms, decision_id=decision)
+        bandit.tell(answer, dict.fromkeys(answer.arms, 0.3))
+    reasons = {reason.arm: reason for reason in bandit.explain("second").arms}
+    assert [teacher.share for teacher in reasons["zero"].teachers] == [0.0, 0.0]
+    k_one = 1.25  # k(x, x) = x·x
+    share = k_one / (k_one + NOISE)
+    assert reasons["one"].teachers[0].share == pytest.approx(share, **TOLERANCE)
 
 
 def test_without_an_alternative_there_is_no_runner_up(storage: Storage) -> None:

@@ -296,11 +296,11 @@ def kill_repeatedly(url: str, kills: int, clients: int) -> Acknowledged:
 
 
 def kill_and_check(
-    url: str, settle: Callable[[], None], kills: int, clients: int
+    url: str, wait_for_database: Callable[[], None], kills: int, clients: int
 ) -> None:
     acknowledged = kill_repeatedly(url, kills, clients)
     assert acknowledged.count() >= kills * 4 * clients
-    settle()
+    wait_for_database()
     with Storage(url) as storage:
         record_menu(
             "kill -9 of a process with a bandit",
@@ -312,15 +312,17 @@ def kill_and_check(
 
 
 def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
-    url: str, settle: Callable[[], None]
+    url: str, wait_for_database: Callable[[], None]
 ) -> None:
-    kill_and_check(url, settle, kills=2, clients=8)
+    kill_and_check(url, wait_for_database, kills=2, clients=8)
 
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_twenty_kills_lose_nothing(url: str, settle: Callable[[], None]) -> None:
-    kill_and_check(url, settle, kills=20, clients=32)
+def test_twenty_kills_lose_nothing(
+    url: str, wait_for_database: Callable[[], None]
+) -> None:
+    kill_and_check(url, wait_for_database, kills=20, clients=32)
 
 
 # --- a database that restarts --------------------------------------------------------------

@@ -26,14 +26,14 @@ def check_stored(url: str, acknowledged: Acknowledged) -> None:
 
 
 def kill_and_check(
-    url: str, settle: Callable[[], None], kills: int, clients: int
+    url: str, wait_for_database: Callable[[], None], kills: int, clients: int
 ) -> None:
     acknowledged = kill_under_load(url, menu_policy(), kills, clients)
     assert acknowledged.count() >= kills * 4 * clients
-    settle()
+    wait_for_database()
     check_stored(url, acknowledged)
     repeated = repeat_unfinished(url, acknowledged)
-    settle()
+    wait_for_database()
     check_stored(url, acknowledged)
     assert set(acknowledged.asks) == set(acknowledged.tells)
     print(f"{repeated} repeated, of which {acknowledged.repeats} were stored already")
@@ -48,13 +48,15 @@ def kill_and_check(
 
 
 @pytest.mark.slow
-def test_a_killed_service_loses_nothing(url: str, settle: Callable[[], None]) -> None:
-    kill_and_check(url, settle, kills=2, clients=8)
+def test_a_killed_service_loses_nothing(
+    url: str, wait_for_database: Callable[[], None]
+) -> None:
+    kill_and_check(url, wait_for_database, kills=2, clients=8)
 
 
 @pytest.mark.slow
 @pytest.mark.full
 def test_a_service_killed_twenty_times_loses_nothing(
-    url: str, settle: Callable[[], None]
+    url: str, wait_for_database: Callable[[], None]
 ) -> None:
-    kill_and_check(url, settle, kills=20, clients=32)
+    kill_and_check(url, wait_for_database, kills=20, clients=32)

@@ -306,7 +306,7 @@ def test_ownership_moves_when_the_owner_is_killed(postgres_url: str) -> None:
         expires = last_beat(storage, first_owner) + ALIVE_SECONDS
         for bandit, answer in zip(bandits, answers, strict=True):
             wait_until(lambda: tells(bandit, answer))  # noqa: B023
-        told_after = monotonic() - killed_at
+        acknowledged_after = monotonic() - killed_at
         wait_until(lambda: min(last_beat(storage, one) for one in survivors) > expires)
         moved_after = monotonic() - killed_at
         assert {row.address for row in alive(storage)} == set(survivors)
@@ -315,7 +315,7 @@ def test_ownership_moves_when_the_owner_is_killed(postgres_url: str) -> None:
             answer = bandit.ask(MENU)
             assert bandit.tell(answer, {answer.arms[0]: 0.5})
         print(
-            f"rewards acknowledged {told_after:.1f} s after the kill, "
+            f"rewards acknowledged {acknowledged_after:.1f} s after the kill, "
             f"new owner after {moved_after:.1f} s"
         )
         for address in survivors:
@@ -365,8 +365,8 @@ def test_tokens_count_in_a_process_that_hands_over(postgres_url: str) -> None:
             refused = http.post(path, json=tell, headers=tokens["other"])
             assert refused.status_code == 404
             assert "acme" not in refused.text
-        told = http.post(path, json=tell, headers=mine)
-        assert told.status_code == 201
+        accepted = http.post(path, json=tell, headers=mine)
+        assert accepted.status_code == 201
         kinds = [
             event.kind
             for event in load_bandit("menu", storage=storage, tenant="acme").events()

@@ -126,8 +126,8 @@ def test_an_idempotency_key_makes_a_tell_repeatable(http: httpx.Client) -> None:
     path = f"/v1/decisions/{decision['id']}/observations"
     headers = {"Idempotency-Key": "meter-1"}
     body = {"rewards": {first_arm: 1.0}}
-    told = http.post(path, json=body, headers=headers)
-    assert told.status_code == 201
+    first = http.post(path, json=body, headers=headers)
+    assert first.status_code == 201
     again = http.post(path, json=body, headers=headers)
     assert again.status_code == 200
     assert again.json() == {"new": False}

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -86,6 +87,34 @@ def doubled_events(events: Sequence[Event]) -> int:
     return len(keys) - len(set(keys))
 
 
+@dataclass
+class LogCounts:
+    """What copies with a damaged log have lost, and whether the rest is as recorded."""
+
+    acknowledged: int = 0
+    lost: int = 0
+    doubled: int = 0
+    is_same: bool = True
+
+    def add(self, events: Sequence[Event], acknowledged: int, *, is_same: bool) -> None:
+        self.acknowledged += acknowledged
+        self.lost += max(0, acknowledged - len(events))
+        self.doubled += doubled_events(events)
+        self.is_same &= is_same
+
+    def record(self, fault: str, faults: int) -> None:
+        FaultCounts(
+            fault=fault,
+            url="sqlite:",
+            clients=1,
+            faults=faults,
+            acknowledged=self.acknowledged,
+            lost=self.lost,
+            doubled=self.doubled,
+            twins_equal=self.is_same,
+        ).record()
+
+
 def refusals(path: Path) -> list[str]:
     """Why the file cannot be opened, or what a check finds."""
     try:
@@ -121,28 +150,13 @@ def cuts(recording: Recording, count: int) -> list[int]:
 
 def prove_cuts(recording: Recording, folder: Path, count: int) -> None:
     places = cuts(recording, count)
-    acknowledged = 0
-    lost = 0
-    doubled = 0
-    is_same = True
+    counts = LogCounts()
     for cut in places:
         path = write_files(folder / str(cut), recording.database, recording.log[:cut])
         events = recovered_events(path)
         expected = recording.events[: recording.acknowledged_within(cut)]
-        acknowledged += len(expected)
-        lost += max(0, len(expected) - len(events))
-        doubled += doubled_events(events)
-        is_same &= events == expected
-    FaultCounts(
-        fault="log that is cut off",
-        url="sqlite:",
-        clients=1,
-        faults=len(places),
-        acknowledged=acknowledged,
-        lost=lost,
-        doubled=doubled,
-        twins_equal=is_same,
-    ).record()
+        counts.add(events, len(expected), is_same=events == expected)
+    counts.record("log that is cut off", len(places))
 
 
 def test_a_log_that_is_cut_has_every_commit_before(
@@ -184,10 +198,7 @@ def test_a_damaged_last_frame_costs_its_commit_alone(
 def prove_flips(recording: Recording, folder: Path, places: Sequence[int]) -> int:
     """Flip bytes of the log, each in a copy; how many copies were refused."""
     refused = 0
-    acknowledged = 0
-    lost = 0
-    doubled = 0
-    is_same = True
+    counts = LogCounts()
     for place in places:
         path = write_files(
             folder / str(place), recording.database, flipped(recording.log, place)
@@ -198,21 +209,10 @@ def prove_flips(recording: Recording, folder: Path, places: Sequence[int]) -> in
         events = recovered_events(path)
         # Nobody can tell the last commits from torn ones.
         sound = max(recording.acknowledged_within(place), len(recording.events) - 2)
-        acknowledged += sound
-        lost += max(0, sound - len(events))
-        doubled += doubled_events(events)
-        is_same &= events == recording.events[: len(events)]
+        is_same = events == recording.events[: len(events)]
+        counts.add(events, sound, is_same=is_same)
     print(f"{refused} of {len(places)} refused")
-    FaultCounts(
-        fault="log with a flipped byte",
-        url="sqlite:",
-        clients=1,
-        faults=len(places),
-        acknowledged=acknowledged,
-        lost=lost,
-        doubled=doubled,
-        twins_equal=is_same,
-    ).record()
+    counts.record("log with a flipped byte", len(places))
     return refused
 
 

@@ -62,7 +62,7 @@ def marks_on_the_page() -> dict[tuple[str, str, str], str]:
 
 @pytest.mark.slow
 def test_every_pair_of_parts_runs_or_is_refused_as_the_page_says() -> None:
-    values = dimensions(own=True)
+    values = dimensions(builtin_only=True)
     outcomes = play_sample(values)
     marks = marks_on_the_page()
     for composition, outcome in outcomes.items():
@@ -72,19 +72,19 @@ def test_every_pair_of_parts_runs_or_is_refused_as_the_page_says() -> None:
         assert mark in allowed, (composition.label, outcome.reason)
     for dimension, choices in enumerate(values):
         ran = {one[dimension] for one, outcome in outcomes.items() if outcome.runs}
-        assert ran == set(choices), "a part that nothing runs with"
+        assert ran == set(choices), "a part that runs in no composition"
 
 
 @pytest.mark.slow
 @pytest.mark.full
 def test_the_page_is_what_the_generator_prints() -> None:
-    values = dimensions(own=True)
+    values = dimensions(builtin_only=True)
     outcomes: dict[Composition, Outcome] = {}
-    for played in play_all(every_composition(values)):
-        if played.defect is not None:
-            raise played.defect
-        if played.outcome is not None:
-            outcomes[played.composition] = played.outcome
+    for result in play_all(every_composition(values)):
+        if result.defect is not None:
+            raise result.defect
+        if result.outcome is not None:
+            outcomes[result.composition] = result.outcome
     assert page(values, outcomes) == PAGE.read_text(encoding="utf-8"), f"run {UPDATE}"
 
 
@@ -105,23 +105,23 @@ COMMON = Composition("streaming", "ucb", "top-k", "static", "free", "at once")
 REFUSED: list[tuple[dict[str, str], str]] = [
     (
         {"posterior": "finite", "drift": "drifting"},
-        "it believes that rewards stay as they are; use 'drifting', or wrap it in 'resetting'",
+        "for rewards that drift use 'drifting', or wrap a posterior in 'resetting'",
     ),
     (
         {"oracle": "matching", "movement": "metric points"},
-        "'tree-index' has no parameter 'oracle'; leave it out: this policy chooses by itself",
+        "'tree-index' has no parameter 'oracle'; leave it out: the policy uses the oracle of its model",
     ),
     (
         {"oracle": "coverage", "movement": "switching switch"},
-        "Switch reads previous actions as positions of arms, but those of GreedyCoverage hold nodes",
+        "Switch reads the previous action as positions of arms, but actions of GreedyCoverage hold nodes",
     ),
     (
         {"oracle": "tim", "movement": "switching distance"},
-        "Distance reads previous actions as positions of arms, but those of TIM hold nodes",
+        "Distance reads the previous action as positions of arms, but actions of TIM hold nodes",
     ),
     (
         {"rule": "rectified", "oracle": "coverage"},
-        "GreedyCoverage reads every link as one that never works; use a rule that can be above 0",
+        "GreedyCoverage gives every link probability 0; use a rule that can be positive",
     ),
     ({"rule": "rectified", "oracle": "knapsack"}, "Knapsack packs nothing"),
     ({"rule": "rectified", "oracle": "matching"}, "Matching chooses no pair"),
@@ -143,7 +143,7 @@ def test_refusals_say_why(changes: dict[str, str], reason: str) -> None:
     assert reason in outcome.reason
 
 
-def test_late_feedback_is_refused_by_the_ledger_where_order_matters() -> None:
+def test_feedback_out_of_order_is_refused_where_order_matters() -> None:
     late = COMMON._replace(feedback="late")
     assert play(late) == Outcome(runs=True)
     outcome = play(late._replace(posterior="inducing"))
@@ -163,7 +163,7 @@ def policy_with(**parts: Any) -> IndexPolicy:
 def test_costs_are_refused_where_only_gains_count() -> None:
     costs = Rectified(rule=Greedy())
     for oracle in (GreedyCoverage(k=1), TIM(k=1), Knapsack(), Matching()):
-        with pytest.raises(InputError, match="use a rule that can be above 0"):
+        with pytest.raises(InputError, match="use a rule that can be positive"):
             policy_with(rule=costs, oracle=oracle)
     exact = Matching(pairs=2, exactly=True)  # it must choose, whatever it costs
     assert policy_with(rule=costs, oracle=exact).oracle is exact
@@ -200,7 +200,7 @@ def test_advice_for_parameters_that_other_parts_take() -> None:
     index = {"posterior": "x", "rule": "greedy", "oracle": "top-k", "metric": 1}
     with pytest.raises(SpecError, match="use 'tree-index' or 'tree-score'"):
         registry.check_parameters("policy", "index", index)
-    with pytest.raises(SpecError, match="it does not weigh switching costs"):
+    with pytest.raises(SpecError, match="for switching costs use 'index'"):
         registry.check_parameters("policy", "tree-index", {"switching": 1})
     with pytest.raises(SpecError, match="did you mean 'kernel'"):
         registry.check_parameters("posterior", "finite", {"kernal": 1})
@@ -226,7 +226,7 @@ def plug_in() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Widest:
-    """The arms known least."""
+    """The most uncertain arms."""
 
     deterministic = True
 
@@ -236,7 +236,7 @@ class Widest:
 
 @dataclass(frozen=True, kw_only=True)
 class Careless:
-    """Fails as it should not."""
+    """Reads beyond the end of an array."""
 
     deterministic = True
 
@@ -258,7 +258,7 @@ class Forgetful:
 def test_parts_of_a_plug_in_appear_on_the_page(plug_in: Any) -> None:
     plug_in("rule", "widest", Widest)
     assert "widest" in dimensions().rule
-    assert "widest" not in dimensions(own=True).rule
+    assert "widest" not in dimensions(builtin_only=True).rule
     values = Dimensions(
         posterior=("finite", "streaming"),
         rule=("ucb", "widest"),
@@ -268,9 +268,9 @@ def test_parts_of_a_plug_in_appear_on_the_page(plug_in: Any) -> None:
         feedback=("at once",),
     )
     outcomes = {
-        played.composition: played.outcome
-        for played in play_all(every_composition(values))
-        if played.outcome is not None
+        result.composition: result.outcome
+        for result in play_all(every_composition(values))
+        if result.outcome is not None
     }
     text = page(values, outcomes)
     by_rule = dict(re.findall(r"## ([\w, -]+)\n\n(.+?)\n\n", text, re.DOTALL))
@@ -284,7 +284,7 @@ def test_parts_of_a_plug_in_appear_on_the_page(plug_in: Any) -> None:
     assert "9 of 16 compositions run" in text
 
 
-def test_a_part_without_a_sample_is_told_what_it_needs(plug_in: Any) -> None:
+def test_a_part_without_a_sample_is_refused_with_advice(plug_in: Any) -> None:
     def needy(patience: float) -> Any:
         return Widest()
 

@@ -1,4 +1,4 @@
-"""Where the cells of a run are played: in processes of this machine, or on a Dask cluster."""
+"""Executors for the cells of a run: processes of this machine, or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ from superarm.core.errors import InputError, SuperarmError, require_extra
 
 from .common import say
 
-_CONNECT_SECONDS = 10.0  # until a scheduler that does not answer is given up
+_CONNECT_SECONDS = 10.0  # to wait for an answer of the scheduler
 
 
 @contextmanager
 def cell_executor(
     name: str, jobs: int, scheduler: str | None, *, quiet: bool
 ) -> Iterator[Executor | None]:
-    """Where cells run; ``None`` for processes of this machine.
-
-    ``dask`` uses the scheduler at the address or, without one, at ``$DASK_SCHEDULER_ADDRESS``; without
-    either it starts workers on this machine.
+    """The executor that plays cells; ``None`` for processes of this machine.
 
     Args:
         name: "local" or "dask".
-        jobs: The number of workers on this machine.
-        scheduler: The address of a Dask scheduler.
+        jobs: The number of workers on this machine, if there is no scheduler.
+        scheduler: The address of a Dask scheduler; ``None``: ``$DASK_SCHEDULER_ADDRESS`` or, if that is
+            not set either, a cluster on this machine.
         quiet: Whether to print no progress.
     """
     if name == "local":
@@ -41,9 +39,9 @@ def cell_executor(
     address = scheduler or os.environ.get("DASK_SCHEDULER_ADDRESS")
     with ExitStack() as stack:
         if address:
-            client = stack.enter_context(_connected(distributed, address))
+            client = stack.enter_context(_connect(distributed, address))
             if not quiet and not client.scheduler_info()["workers"]:
-                message = f"{address} has no workers yet; cells run when some join it"
+                message = f"{address} has no workers yet; cells wait until one joins"
                 say(f"superarm: {message}", err=True)
         else:
             cluster = distributed.LocalCluster(
@@ -58,22 +56,22 @@ def cell_executor(
             yield client.get_executor()
         except distributed.KilledWorker as error:
             raise SuperarmError(
-                "a cell was given up: several workers that played it were ended, one after the other, "
-                "perhaps because memory ran out; continue with --resume and workers with more memory"
+                "several workers died while they played the same cell, perhaps because they ran out of "
+                "memory; give workers more memory and continue with --resume"
             ) from error
 
 
-def _connected(distributed: Any, address: str) -> Any:
+def _connect(distributed: Any, address: str) -> Any:
     """A client of the scheduler at this address."""
     try:
         return distributed.Client(address, timeout=_CONNECT_SECONDS)
     except OSError as error:  # a timeout is one
         raise SuperarmError(
-            f"no Dask scheduler answers at {address}; start one with `dask scheduler`, which prints "
-            "its address, and check --scheduler and $DASK_SCHEDULER_ADDRESS"
+            f"no Dask scheduler answers at {address}; check --scheduler and $DASK_SCHEDULER_ADDRESS, or "
+            "start one with `dask scheduler`, which prints its address"
         ) from error
     except ValueError as error:
         raise InputError(
-            f"{address!r} is not the address of a Dask scheduler ({error}); it looks like "
+            f"{address!r} is not the address of a Dask scheduler ({error}); use one such as "
             "tcp://10.0.0.1:8786"
         ) from error

@@ -175,16 +175,16 @@ class CostsOnly:
 
 
 class NeedsGains(ABC):
-    """An oracle to which a desirability of 0 or less is worth no more than nothing."""
+    """An oracle to which a desirability of 0 or less is worth nothing."""
 
     @property
     @abstractmethod
     def without_gains(self) -> str:
-        """What it does if no desirability is above 0; empty where it then chooses as usual."""
+        """What it does if no desirability is positive, as a verb phrase; empty if it then chooses as usual."""
 
 
 class OwnActions(ABC):
-    """An oracle whose action is something else than the positions of its arms."""
+    """An oracle whose action is not the positions of its arms."""
 
     @property
     @abstractmethod

@@ -60,7 +60,7 @@ def feedback_by_id(
 
 
 def _has_unknown_ids(offer: Offer, rewards: Any) -> bool:
-    """Whether a mapping has an id that is not on offer; what is no mapping is refused later."""
+    """Whether a mapping has an id that is not on offer. ``Feedback`` refuses anything but a mapping."""
     if not isinstance(rewards, Mapping):
         return False
     return not all(arm in offer.arms for arm in rewards)

@@ -86,7 +86,7 @@ class Bandit(Displayable, BanditVerbs):
         is_shared = isinstance(storage.journal, Membership)
         self._current = CurrentFold(self._journal, is_shared=is_shared)
         self._ages = AgeLimit()
-        self._encoded_names: EncodedArms | None = None  # the named arms
+        self._encoded_names: EncodedArms | None = None  # cache of the named arms
         self._challenger: Challenger | None = None  # it follows the journal on request
         self._following = Lock()  # guards the challenger
 
@@ -527,7 +527,7 @@ class Bandit(Displayable, BanditVerbs):
         offered = as_arms(arms, fold.spec, fold.named)
         if offered is not fold.named:
             return encode_arms(offered)
-        # Asks for all named arms are common: these are encoded once, however many there are.
+        # Asks for all named arms are common, so their encoding is cached.
         encoded = self._encoded_names
         if encoded is None or encoded.arms is not offered:
             encoded = encode_arms(offered)

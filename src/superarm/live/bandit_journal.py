@@ -37,7 +37,7 @@ class BanditJournal:
         self._queued: dict[str, Event] = {}  # by key
         # By hash, used last at the end.
         self._arms: OrderedDict[str, Arms] = OrderedDict()
-        self._stored: set[str] = set()  # hashes of those whose blobs are durable
+        self._stored: set[str] = set()  # hashes of cached arms whose blobs are durable
 
     def events(self, after: int = 0, last: int | None = None) -> Iterator[Event]:
         """The durable events in order.
@@ -103,13 +103,15 @@ class BanditJournal:
                 name: data for name, data in blobs.items() if name not in self._stored
             }
         durable = self._commits.submit(Append(self._bandit, [event], new_blobs))
-        durable.add_done_callback(lambda done: self._note_done(done, event, new_blobs))
+        durable.add_done_callback(
+            lambda done: self._finish_append(done, event, new_blobs)
+        )
         return durable
 
-    def _note_done(
+    def _finish_append(
         self, done: Future[None], event: Event, blobs: Mapping[str, bytes]
     ) -> None:
-        """Note that an event is durable, with its blobs, or that it failed."""
+        """Remove an event from the queue and, if it is durable, remember that its blobs are stored."""
         with self._lock:
             if self._queued.get(event.key) is event:
                 del self._queued[event.key]

@@ -14,7 +14,7 @@ from .fold import Fold
 
 
 class ColumnEffect(NamedTuple):
-    """What a column contributes to the mean of an arm."""
+    """How much the mean of an arm falls if a column is replaced by its average."""
 
     column: str
     change: float

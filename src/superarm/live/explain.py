@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from superarm.policies.exploring import index_policy_of
 
 from .arms import ArmId
 from .bandit_journal import BanditJournal
-from .column_effects import strongest_columns
+from .column_effects import ColumnEffect, strongest_columns
 from .decisions import DecisionRecord, no_decision, value_at
 from .event_keys import decided_key
 from .fold import Fold
@@ -32,7 +32,7 @@ class ArmReasons(Displayable):
     index: float | None
     """Its desirability; the oracle compares super arms by its sum."""
     teachers: list[Teacher]
-    """The rewards that taught the bandit most about it, of the 10,000 events before the decision."""
+    """The most influential rewards among the 10,000 events before the decision."""
     column: str | None
     """The column that changes the mean most when replaced by its average over the offer."""
     effect: float | None
@@ -66,45 +66,53 @@ def explain(journal: BanditJournal, decision_id: str) -> Explanation:
     fold = load_fold_before(journal, event.seq)
     record = fold.reader.decision(event)
     runner_up = _runner_up(fold, record)
-    super_arms = [record.decision]
-    margin = None
+    positions = set(record.decision.positions.tolist())
     if runner_up is not None:
-        super_arms.append(runner_up)
-        margin = _total(record.decision) - _total(runner_up)
-    chosen_reasons, *other_reasons = _reasons(fold, record.offer, super_arms)
+        positions.update(runner_up.positions.tolist())
+    evidence = _find_evidence(fold, record.offer, sorted(positions))
     return Explanation(
         decision=decision_id,
-        arms=chosen_reasons,
-        runner_up=other_reasons[0] if other_reasons else [],
-        margin=margin,
+        arms=_reasons(record.offer, record.decision, evidence),
+        runner_up=_reasons(record.offer, runner_up, evidence),
+        margin=_margin(record.decision, runner_up),
+    )
+
+
+class _Evidence(NamedTuple):
+    """What changed the beliefs about arms, by position in the offer."""
+
+    teachers: dict[int, list[Teacher]]
+    effects: dict[int, ColumnEffect]
+
+
+def _find_evidence(fold: Fold, offer: Offer, positions: list[int]) -> _Evidence:
+    return _Evidence(
+        teachers=find_teachers(fold, offer, positions),
+        effects=strongest_columns(fold, offer, positions),
     )
 
 
 def _reasons(
-    fold: Fold, offer: Offer, super_arms: list[Decision]
-) -> list[list[ArmReasons]]:
-    """The reasons for the arms of each super arm."""
-    positions = sorted({int(p) for choice in super_arms for p in choice.positions})
-    teachers = find_teachers(fold, offer, positions)
-    effects = strongest_columns(fold, offer, positions)
+    offer: Offer, decision: Decision | None, evidence: _Evidence
+) -> list[ArmReasons]:
+    """The reasons for the arms of a super arm; none if there is no such super arm."""
+    if decision is None:
+        return []
+    ids: Any = decision.ids(offer)
     reasons = []
-    for choice in super_arms:
-        ids: Any = choice.ids(offer)
-        of_arms = []
-        for place, position in enumerate(choice.positions.tolist()):
-            effect = effects.get(position)
-            of_arms.append(
-                ArmReasons(
-                    arm=ids[place],
-                    mean=value_at(choice.mean, place),
-                    std=value_at(choice.std, place),
-                    index=value_at(choice.desirability, place),
-                    teachers=teachers.get(position, []),
-                    column=None if effect is None else effect.column,
-                    effect=None if effect is None else effect.change,
-                )
+    for place, position in enumerate(decision.positions.tolist()):
+        effect = evidence.effects.get(position)
+        reasons.append(
+            ArmReasons(
+                arm=ids[place],
+                mean=value_at(decision.mean, place),
+                std=value_at(decision.std, place),
+                index=value_at(decision.desirability, place),
+                teachers=evidence.teachers.get(position, []),
+                column=None if effect is None else effect.column,
+                effect=None if effect is None else effect.change,
             )
-        reasons.append(of_arms)
+        )
     return reasons
 
 
@@ -134,6 +142,12 @@ def _without(offer: Offer, position: int) -> Offer:
         available = offer.available.copy()
     available[position] = False
     return replace(offer, available=available)
+
+
+def _margin(decision: Decision, runner_up: Decision | None) -> float | None:
+    if runner_up is None:
+        return None
+    return _total(decision) - _total(runner_up)
 
 
 def _total(decision: Decision) -> float:

@@ -33,7 +33,7 @@ SCHEMA = 2
 UPGRADED = (
     "a later version of superarm has upgraded the storage; upgrade this service too"
 )
-"""What a service answers once its storage has a later schema than its own."""
+"""The public reason for refused writes once the storage has a later schema."""
 
 
 class StorageError(SuperarmError, OSError):
@@ -181,8 +181,8 @@ class Journal(Protocol):
     def append(self, appends: Sequence[Append]) -> None:
         """Store events of one or several bandits in one transaction: all of them or none.
 
-        The transaction reads the schema first: a storage that a later version has upgraded since it was
-        opened is no longer written.
+        The transaction reads the schema first and fails if a later version has upgraded the storage since
+        it was opened.
 
         Args:
             appends: The events; those of one bandit in order.
@@ -271,8 +271,8 @@ class Membership(Protocol):
             address: Where other processes reach it.
 
         Raises:
-            StorageError: The storage does not answer, or a later version has upgraded it: then this
-                process can write nothing, and others must own its bandits.
+            StorageError: The storage does not answer, or a later version has upgraded it: this process
+                can then write nothing, and others must own its bandits.
         """
 
     def leave(self, process: str) -> None:

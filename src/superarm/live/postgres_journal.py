@@ -48,8 +48,8 @@ from .sql_journal import LAST_SEQ, SQLJournal
 _READERS = 4
 """Connections that read, at most."""
 _FORGET_SECONDS = 3600.0
-"""After this time without a heartbeat the row of a process is removed: it was killed. Others have owned its
-bandits since a few seconds after its last heartbeat."""
+"""After this time without a heartbeat, the row of a killed process is removed. Others took over its bandits
+within seconds, so this only bounds the table."""
 # "SuAm": the advisory lock for creating or upgrading tables.
 _CREATING = 0x5375416D
 
@@ -142,7 +142,7 @@ class PostgresJournal(SQLJournal, Membership):
             b"INSERT INTO processes (id, address, seen) VALUES (%s, %s, clock_timestamp()) "
             b"ON CONFLICT (id) DO UPDATE SET address = excluded.address, seen = excluded.seen"
         )
-        # Rows that another process is removing are skipped, so that nobody waits.
+        # Skip rows that another process is removing, so that heartbeats never wait.
         cleaning = (
             b"DELETE FROM processes WHERE id IN (SELECT id FROM processes "
             b"WHERE seen < clock_timestamp() - make_interval(secs => %s) FOR UPDATE SKIP LOCKED)"

@@ -17,7 +17,7 @@ from .fold import Fold
 from .observations import Observation
 
 EVENTS_SEARCHED = 10_000
-"""Events before a decision that are searched for teachers: reading a long journal takes long."""
+"""Events before a decision that are searched for teachers; reading all of a long journal would be slow."""
 _TEACHERS = 3
 """Rewards that are named as teachers of an arm."""
 _CHUNK = 1000
@@ -51,7 +51,7 @@ def find_teachers(
     """The rewards that alone explain most of the prior variance of some arms, by position.
 
     A reward at row z with noise variance σ² explains k(x, z)² / (k(x, x)(k(z, z) + σ²)) of the variance
-    at x. Of equal ones, the earliest comes first.
+    at x. Equal shares are ordered by time, the earliest first.
 
     Args:
         fold: The bandit just before a decision.
@@ -88,16 +88,16 @@ def _learned_rewards(fold: Fold, rows: _KernelRows) -> Iterator[_Reward]:
 def _rewards_of(observation: Observation, rows: _KernelRows) -> Iterator[_Reward]:
     feedback = observation.feedback
     observed = rows.of(observation.offer)[feedback.positions]
-    noise = feedback.noise_variance
+    noise_variances = feedback.noise_variance
+    if noise_variances is None:
+        noise_variances = np.full(len(observed), rows.noise_variance)
     ids: Any = observation.offer.arms.ids
     for place, position in enumerate(feedback.positions.tolist()):
         yield _Reward(
             decision=observation.decision_id,
             arm=ids[position],
             value=float(feedback.rewards[place]),
-            noise_variance=rows.noise_variance
-            if noise is None
-            else float(noise[place]),
+            noise_variance=float(noise_variances[place]),
             row=observed[place],
         )
 
@@ -118,7 +118,7 @@ class _Ranking:
         """By arm, the best first."""
 
     def add(self, rewards: list[_Reward]) -> None:
-        """Compare further rewards, which came later.
+        """Compare further rewards, all later than those before.
 
         Args:
             rewards: The rewards.
@@ -127,7 +127,10 @@ class _Ranking:
         noise = np.array([reward.noise_variance for reward in rewards])
         covariances = np.asarray(self._kernel(self._rows, observed))  # (m, n)
         observed_variances = self._kernel.diag(observed) + noise
-        shares = covariances**2 / np.outer(self._variances, observed_variances)
+        variances = np.outer(self._variances, observed_variances)
+        # An arm without prior variance, such as 0 in a linear kernel, has nothing to explain.
+        shares = np.zeros_like(covariances)
+        np.divide(covariances**2, variances, out=shares, where=variances > 0.0)
         for best, row in zip(self.best, shares, strict=True):
             for place in np.argsort(-row, kind="stable")[:_TEACHERS].tolist():
                 reward = rewards[place]

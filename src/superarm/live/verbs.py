@@ -224,11 +224,12 @@ class BanditVerbs(Protocol):
     def explain(self, decision: Answer | str) -> Explanation:
         """Explain a decision from what the bandit had learned at the time.
 
-        The chosen arms and the runner-up, the next best super arm, have the same kind of reasons.
+        The explanation has the same kind of reasons for the chosen arms and for those of the runner-up, the
+        next best super arm.
 
-        A decision that came after the last snapshot takes about as long as loading the bandit; for an older
-        one, the journal is folded from its first event. Teachers are searched in the 10,000 events before
-        the decision.
+        For a decision after the last snapshot, this takes about as long as loading the bandit; for an older
+        one, it replays the journal from its first event. It searches the 10,000 events before the decision
+        for teachers.
 
         Args:
             decision: The decision, or its id.

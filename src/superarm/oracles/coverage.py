@@ -15,20 +15,19 @@ from typing import ClassVar
 import numpy as np
 
 from superarm.core import EXACT, Floats, Guarantee, Rescore, Rng, Selection
-from superarm.core.capabilities import NeedsGains, OwnActions
 from superarm.core.graphs import Pairs, require_structure
 from superarm.core.inputs import as_count
 from superarm.core.registry import register
 
 from .base import call_rescore, check_desirability
-from .links import NO_LINK, Links, available_links
+from .links import ChoosesNodes, Links, available_links
 
 _CHOSEN = -1.0  # the gain of a node that was chosen
 
 
 @register("oracle", "coverage")
 @dataclass(frozen=True, kw_only=True)
-class GreedyCoverage(NeedsGains, OwnActions):
+class GreedyCoverage(ChoosesNodes):
     """The ``k`` left nodes that reach the most right nodes on average, chosen one after the other.
 
     The offer's structure is a ``Pairs`` of two sides. A right node is reached with probability
@@ -45,14 +44,6 @@ class GreedyCoverage(NeedsGains, OwnActions):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", as_count(self.k, "k"))
-
-    @property
-    def without_gains(self) -> str:
-        return NO_LINK
-
-    @property
-    def action_holds(self) -> str:
-        return "nodes"
 
     def select(
         self,

@@ -11,11 +11,21 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Guarantee, Ints, Selection
+from superarm.core.capabilities import NeedsGains, OwnActions
 from superarm.core.errors import InfeasibleError
 from superarm.core.graphs import Pairs, renumbered
 
-NO_LINK = "reads every link as one that never works"
-"""What these oracles do if no desirability is above 0."""
+
+class ChoosesNodes(NeedsGains, OwnActions):
+    """An oracle that reads desirabilities as probabilities of links and chooses the nodes they leave."""
+
+    @property
+    def without_gains(self) -> str:
+        return "gives every link probability 0"
+
+    @property
+    def action_holds(self) -> str:
+        return "nodes"
 
 
 class Links(NamedTuple):

@@ -84,7 +84,7 @@ class Matching(NeedsGains):
 
     @property
     def without_gains(self) -> str:
-        return "" if self.exactly else "chooses no pair (with exactly=True it would)"
+        return "" if self.exactly else "chooses no pair unless exactly=True"
 
     def select(
         self,

@@ -18,7 +18,6 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Guarantee, Ints, Rescore, Rng, Selection
-from superarm.core.capabilities import NeedsGains, OwnActions
 from superarm.core.errors import InputError
 from superarm.core.graphs import Pairs, require_structure
 from superarm.core.inputs import (
@@ -32,7 +31,7 @@ from superarm.core.registry import register
 
 from .base import check_desirability, refuse_rescore
 from .cascades import Cascade, ReachableSets, cover_most, draw_sets
-from .links import NO_LINK, Links, available_links
+from .links import ChoosesNodes, Links, available_links
 
 _MOST_SETS = 50_000_000
 
@@ -46,7 +45,7 @@ class _LowerBound(NamedTuple):
 
 @register("oracle", "tim")
 @dataclass(frozen=True, kw_only=True)
-class TIM(NeedsGains, OwnActions):
+class TIM(ChoosesNodes):
     """The ``k`` nodes of largest expected spread in a cascade, by TIM+ [tang2014influence].
 
     The offer's structure is a ``Pairs``. With ``two_sided`` its left nodes are chosen and its right
@@ -77,14 +76,6 @@ class TIM(NeedsGains, OwnActions):
         ell = as_positive(self.ell, "ell")
         object.__setattr__(self, "ell", ell)
         require_type(self.two_sided, bool, "two_sided")
-
-    @property
-    def without_gains(self) -> str:
-        return NO_LINK
-
-    @property
-    def action_holds(self) -> str:
-        return "nodes"
 
     def select(
         self,

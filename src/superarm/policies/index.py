@@ -406,22 +406,22 @@ def _check_only_compared(
 
 
 def _check_gains(rule: NeverPositive, oracle: NeedsGains) -> None:
-    """Refuse a rule of costs where the oracle would choose nothing, or anything."""
+    """Refuse a rule of costs if they leave the oracle nothing to compare."""
     consequence = oracle.without_gains
     if consequence:
         raise InputError(
-            f"{type(rule).__name__} gives costs, desirabilities of at most 0, with which "
-            f"{type(oracle).__name__} {consequence}; use a rule that can be above 0, such as ucb"
+            f"{type(rule).__name__} gives only desirabilities of 0 or less, for which "
+            f"{type(oracle).__name__} {consequence}; use a rule that can be positive, such as ucb"
         )
 
 
 def _check_positions(switching: SwitchingCost, oracle: OwnActions) -> None:
-    """Refuse a switching cost that would read something else as positions of arms."""
+    """Refuse a switching cost that would misread actions as positions of arms."""
     if switching.fixed_arms:
         raise InputError(
-            f"{type(switching).__name__} reads previous actions as positions of arms, but those of "
-            f"{type(oracle).__name__} hold {oracle.action_holds}; write a switching cost that reads "
-            "such actions, with fixed_arms = False"
+            f"{type(switching).__name__} reads the previous action as positions of arms, but actions "
+            f"of {type(oracle).__name__} hold {oracle.action_holds}; write a switching cost for such "
+            "actions, with fixed_arms = False"
         )
 
 

@@ -23,7 +23,7 @@ class Family(NamedTuple):
     description: str
     packages: tuple[str, ...]  # importing them registers all parts of the family
     protocol: type | None = None  # what its parts promise
-    advice: Mapping[str, str] = {}  # for parameters that only some of its parts take
+    advice: Mapping[str, str] = {}  # by parameter, for parts without it
 
 
 FAMILIES: dict[str, Family] = {
@@ -48,10 +48,10 @@ FAMILIES: dict[str, Family] = {
         ("superarm.posteriors", "superarm.roads.posterior"),
         Posterior,
         {
-            "drift": "it believes that rewards stay as they are; use 'drifting', or wrap it in "
-            "'resetting' or 'change-detecting'",
-            "timed": "it does not see the time of an offer; use 'streaming' or 'inducing', or for "
-            "fixed arms 'drifting'",
+            "drift": "for rewards that drift use 'drifting', or wrap a posterior in 'resetting' or "
+            "'change-detecting'",
+            "timed": "for rewards that depend on time use 'streaming' or 'inducing', or 'drifting' for "
+            "fixed arms",
         },
     ),
     "schedule": Family(
@@ -100,9 +100,9 @@ FAMILIES: dict[str, Family] = {
         ("superarm.policies", "superarm.roads.policies"),
         Policy,
         {
-            "oracle": "leave it out: this policy chooses by itself, or with the oracle of its model",
-            "switching": "it does not weigh switching costs; use 'index' or 'composed'",
-            "metric": "it does not move by a metric; use 'tree-index' or 'tree-score'",
+            "oracle": "leave it out: the policy uses the oracle of its model, or none",
+            "switching": "for switching costs use 'index' or 'composed'",
+            "metric": "for movement by a metric use 'tree-index' or 'tree-score'",
         },
     ),
     "problem": Family(

@@ -212,7 +212,7 @@ class Plan:
         tasks = []
         for plan in self.reruns:
             tasks += plan.tasks()
-        # Workers may run in other directories.
+        # Workers may run in other directories, so they need absolute paths.
         out = self.out.absolute()
         worker_plan = replace(self, out=out, reruns=(), facts=(), variants=())
         imports = tuple(imported())

@@ -232,8 +232,7 @@ class ArmReasons(Body):
     std: float | None
     index: float | None
     teachers: list[Teacher] = Field(
-        description="The rewards that taught the bandit most about it, of the 10,000 events before the "
-        "decision."
+        description="The most influential rewards among the 10,000 events before the decision."
     )
     column: str | None = Field(
         description="The column that changes the mean most when replaced by its average."

@@ -111,12 +111,12 @@ async def service_of(request: Request) -> Service:
 ServiceDep = Annotated[Service, Depends(service_of)]
 
 
-# Only for the OpenAPI document: the gate itself reads the headers.
+# Only for the OpenAPI document: `_caller_of` reads the headers.
 BearerDep = Annotated[object, Depends(bearer)]
 
 
 async def _caller_of(request: Request, service: Service) -> Caller:
-    """Who sent a request; FastAPI would take far longer to hand these headers over."""
+    """Who sent a request. Header parameters of FastAPI would be far slower than this."""
     headers = request.headers
     return await service.identify(
         headers.get("Authorization"), headers.get(SUBSCRIPTION_KEY)

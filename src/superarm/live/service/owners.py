@@ -86,7 +86,7 @@ class Owners:
 
 
 def weight_of(process: str, tenant: str, bandit: str) -> bytes:
-    """What decides between living processes: the highest one owns the bandit.
+    """The weight of a process for a bandit: the living process with the highest weight owns it.
 
     Args:
         process: The id of a process.

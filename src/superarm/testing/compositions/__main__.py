@@ -65,11 +65,11 @@ def _play(
     defects: list[Exception] = []
     compositions = list(every_composition(values))
     with click.progressbar(compositions, file=sys.stderr) as bar:
-        for played in play_all(bar):
-            if played.outcome is not None:
-                outcomes[played.composition] = played.outcome
-            if played.defect is not None:
-                defects.append(played.defect)
+        for result in play_all(bar):
+            if result.outcome is not None:
+                outcomes[result.composition] = result.outcome
+            if result.defect is not None:
+                defects.append(result.defect)
     return outcomes, defects
 
 

@@ -27,7 +27,7 @@ STATIC = "static"
 DRIFTING = "drifting"
 AT_ONCE = "at once"
 LATE = "late"
-_DEAR = 1e6  # more than anything that can be gained
+_PROHIBITIVE_COST = 1e6  # more than any decision can gain
 
 
 class Composition(NamedTuple):
@@ -42,7 +42,7 @@ class Composition(NamedTuple):
     feedback: str
 
     @property
-    def family_of_movement(self) -> str:
+    def movement_family(self) -> str:
         """``free``, ``switching`` or ``metric``."""
         return self.movement.partition(" ")[0]
 
@@ -51,11 +51,11 @@ class Composition(NamedTuple):
         """The values, separated by commas."""
         return ", ".join(self)
 
-    def spec(self, *, dear: bool = False) -> dict[str, Any]:
+    def spec(self, *, prohibit_switching: bool = False) -> dict[str, Any]:
         """The spec of the policy.
 
         Args:
-            dear: Whether switching costs more than anything that can be gained.
+            prohibit_switching: Whether switching costs more than any decision can gain.
         """
         rule = sample("rule", self.rule)
         posterior = posterior_sample(self.posterior, drifts=self.drift == DRIFTING)
@@ -72,15 +72,15 @@ class Composition(NamedTuple):
         if family == "switching":
             switching = sample("switching", name)
             price = price_of(name)
-            if dear and price is not None:
-                switching[price] = _DEAR
+            if prohibit_switching and price is not None:
+                switching[price] = _PROHIBITIVE_COST
             spec["switching"] = switching
         return spec
 
     def _walk(
         self, parts: Mapping[str, Any], oracle: Mapping[str, Any], name: str
     ) -> dict[str, Any]:
-        """A policy that moves by a metric: one action a round, as top-k chooses with k = 1."""
+        """A policy that moves by a metric and chooses one action a round, like top-k with k = 1."""
         spec = {"name": "tree-index", **parts, "metric": sample("metric", name)}
         if name == "points":  # the other metrics learn when an episode begins
             spec["update"] = "step"
@@ -90,13 +90,13 @@ class Composition(NamedTuple):
 
     @property
     def _direction(self) -> str:
-        """Costs for what takes nothing else; rewards for all others."""
+        """``minimize`` for parts that accept only costs, otherwise ``maximize``."""
         takes_costs = self.oracle == "shortest-path" or self.rule == "rectified"
         return "minimize" if takes_costs else "maximize"
 
 
 def price_of(switching: str) -> str | None:
-    """The parameter of a switching cost that multiplies it; ``None`` if no such one is known.
+    """The parameter of a switching cost that multiplies it; ``None`` if it has none.
 
     Args:
         switching: The name of the switching cost.
@@ -116,32 +116,32 @@ class Dimensions(NamedTuple):
     feedback: Sequence[str]
 
 
-def dimensions(*, own: bool = False) -> Dimensions:
+def dimensions(*, builtin_only: bool = False) -> Dimensions:
     """All registered parts, those of plug-ins included.
 
     Args:
-        own: Whether to leave out parts that superarm does not contain itself.
+        builtin_only: Whether to leave out parts of plug-ins.
     """
     movements = [
         f"{family} {name}"
         for family in ("switching", "metric")
-        for name in _parts(family, own)
+        for name in _parts(family, builtin_only)
     ]
     return Dimensions(
-        posterior=_parts("posterior", own),
-        rule=_parts("rule", own),
-        oracle=_parts("oracle", own),
+        posterior=_parts("posterior", builtin_only),
+        rule=_parts("rule", builtin_only),
+        oracle=_parts("oracle", builtin_only),
         drift=(STATIC, DRIFTING),
         movement=(FREE, *movements),
         feedback=(AT_ONCE, LATE),
     )
 
 
-def _parts(family: str, own: bool) -> list[str]:
+def _parts(family: str, builtin_only: bool) -> list[str]:
     return [
         name
         for name in names(family)
-        if not own or find(family, name).__module__.startswith("superarm.")
+        if not builtin_only or find(family, name).__module__.startswith("superarm.")
     ]
 
 

@@ -12,18 +12,20 @@ from .playing import Outcome
 
 Outcomes = Mapping[Composition, Outcome]
 
-_OF_THE_SAMPLE = re.compile(r"\b(arm|step|position|costs) -?\d[-+.e\d]*")
+_SAMPLE_NUMBERS = re.compile(r"\b(arm|step|position|costs) -?\d[-+.e\d]*")
 _WIDTH = 120  # characters of a line
 _INTRODUCTION = """\
 # Compositions
 
 Which posterior works with which rule and which oracle? This page shows the outcome of every composition of
-registered parts: each posterior, rule and oracle, for rewards that stay as they are or drift, with free
-movement, a switching cost or a metric, and with feedback that comes at once or late. Policies are `index`
-or, for a metric, `tree-index`. Every composition is built from a spec in plain JSON and plays a few rounds.
-Decisions must be feasible and change nothing, beliefs finite, and late feedback learned. A policy that was
-saved and restored must decide alike. A switching cost must hold the policy back, and drift must make the
-far future uncertain.
+registered parts: each posterior, rule and oracle, for constant or drifting rewards, with free movement, a
+switching cost or a metric, and with feedback that comes at once or late. Policies are `index` or, for a
+metric, `tree-index`.
+
+Every composition is built from a spec in plain JSON and plays a few rounds. Decisions must be feasible, and
+deciding must not change the policy's state. Beliefs must be finite. Late feedback must be learned, or refused
+if it is out of order and the posterior needs order. A restored policy must decide like the saved one. A high
+switching cost must prevent switching, and drift must make the far future less certain.
 
 A composition that makes no sense is refused, with a reason, when it is built or when it first decides.
 {count}
@@ -38,9 +40,10 @@ FILE.py` it includes your own parts ([how to add parts](extending.md)).
 | ○ | refused |
 """
 _SAMPLES = """\
-Samples have fixed widths, and `scale="linear"` where a rule has it: by default `expected-improvement` and
-`probability-of-improvement` only rank arms, which works with `top-k` and `group-top-k` without switching
-costs. A metric moves by one action a round, as `top-k` does with k = 1.
+Confidence widths are fixed, and rules with a parameter `scale` use "linear": by default
+`expected-improvement` and `probability-of-improvement` only rank arms, which works only with `top-k` and
+`group-top-k`, without switching costs. With a metric, the policy takes one action a round, like `top-k` with
+k = 1.
 """
 
 
@@ -70,7 +73,7 @@ def page(values: Dimensions, outcomes: Outcomes) -> str:
     running = sum(outcome.runs for outcome in outcomes.values())
     count = f"{running:,} of {len(outcomes):,} compositions run."
     blocks = [_INTRODUCTION.format(count=count), _SAMPLES]
-    for rules, table in _alike(tables):
+    for rules, table in _grouped_rules(tables):
         blocks.append(f"## {', '.join(rules)}\n")
         blocks.append(_markdown(values, table, _order_notes(values, outcomes, numbers)))
     blocks.append("## Notes\n")
@@ -79,8 +82,8 @@ def page(values: Dimensions, outcomes: Outcomes) -> str:
 
 
 def _note_of(reason: str) -> str:
-    """The reason without numbers of arms and the like, which depend on the sample."""
-    return _OF_THE_SAMPLE.sub(r"\1 …", reason)
+    """The reason without numbers that depend on the sample, such as those of arms."""
+    return _SAMPLE_NUMBERS.sub(r"\1 …", reason)
 
 
 def _numbered_notes(outcomes: Outcomes) -> dict[str, int]:
@@ -100,32 +103,35 @@ def _table(
     cells = {}
     for posterior in values.posterior:
         for oracle in values.oracle:
-            chosen = [
+            cell_outcomes = [
                 outcomes[Composition(posterior, rule, oracle, *others)]
-                for others in _others(values)
+                for others in _remaining_values(values)
             ]
-            running = sum(outcome.runs for outcome in chosen)
+            running = sum(outcome.runs for outcome in cell_outcomes)
             mark = "◐"
-            if running in (0, len(chosen)):
+            if running in (0, len(cell_outcomes)):
                 mark = "●" if running else "○"
             notes = {
                 numbers[_note_of(outcome.reason)]
-                for outcome in chosen
+                for outcome in cell_outcomes
                 if outcome.reason
             }
             cells[posterior, oracle] = _Cell(mark, tuple(sorted(notes)))
     return cells
 
 
-def _others(values: Dimensions) -> Iterator[tuple[str, str, str]]:
+def _remaining_values(values: Dimensions) -> Iterator[tuple[str, str, str]]:
+    """Every drift with every movement and feedback."""
     for drift in values.drift:
         for movement in values.movement:
             for feedback in values.feedback:
                 yield drift, movement, feedback
 
 
-def _alike(tables: Mapping[str, _Table]) -> Iterable[tuple[list[str], _Table]]:
-    """Rules by their table: those with the same one share it."""
+def _grouped_rules(
+    tables: Mapping[str, _Table],
+) -> Iterable[tuple[list[str], _Table]]:
+    """Each different table, with the rules that have it."""
     groups: list[tuple[list[str], _Table]] = []
     for rule, table in tables.items():
         for rules, shared in groups:
@@ -171,26 +177,11 @@ def _links_to(notes: Iterable[int]) -> list[str]:
 def _note_lines(
     values: Dimensions, outcomes: Outcomes, numbers: Mapping[str, int]
 ) -> Iterator[str]:
-    """A numbered line for each note: where it applies, then its words."""
-    where: dict[int, list[set[str]]] = {}
-    for composition, outcome in outcomes.items():
-        for reason in (outcome.reason, outcome.order):
-            if not reason:
-                continue
-            found = where.setdefault(numbers[_note_of(reason)], [set(), set()])
-            found[0].add(composition.drift)
-            found[1].add(composition.movement)
+    """The notes as a numbered list: where each applies, then its text."""
+    scopes = _scopes(outcomes)
     for note, number in numbers.items():
-        drifts, movements = where[number]
-        places = []
-        if len(drifts) < len(values.drift):
-            places.append(", ".join(sorted(drifts)))
-        if len(movements) < len(values.movement):
-            places.append(_movements_text(movements))
-        prefix = f"{'; '.join(places)}: " if places else ""
-        text = f"{number}. {prefix}{note}"
         yield from wrap(
-            text,
+            f"{number}. {_scope_prefix(values, scopes[note])}{note}",
             _WIDTH,
             subsequent_indent="   ",
             break_long_words=False,
@@ -198,8 +189,38 @@ def _note_lines(
         )
 
 
+class _Scope(NamedTuple):
+    """The drifts and movements to which a note applies."""
+
+    drifts: set[str]
+    movements: set[str]
+
+
+def _scopes(outcomes: Outcomes) -> Mapping[str, _Scope]:
+    """Where each note applies."""
+    scopes: dict[str, _Scope] = {}
+    for composition, outcome in outcomes.items():
+        for reason in (outcome.reason, outcome.order):
+            if not reason:
+                continue
+            scope = scopes.setdefault(_note_of(reason), _Scope(set(), set()))
+            scope.drifts.add(composition.drift)
+            scope.movements.add(composition.movement)
+    return scopes
+
+
+def _scope_prefix(values: Dimensions, scope: _Scope) -> str:
+    """``static; metric matrix: ``; empty if the note applies everywhere."""
+    parts = []
+    if len(scope.drifts) < len(values.drift):
+        parts.append(", ".join(sorted(scope.drifts)))
+    if len(scope.movements) < len(values.movement):
+        parts.append(_movements_text(scope.movements))
+    return f"{'; '.join(parts)}: " if parts else ""
+
+
 def _movements_text(movements: set[str]) -> str:
-    """``metric matrix and points``."""
+    """``free, metric matrix or points``."""
     names: dict[str, list[str]] = {}
     for movement in sorted(movements):
         family, _, name = movement.partition(" ")

@@ -1,4 +1,4 @@
-"""Plays one composition for a few rounds and checks every promise on the way.
+"""Plays compositions for a few rounds and checks what all parts promise.
 
 A composition either runs, or the library refuses it with a reason: when it is built, or when it first
 decides. Anything else is a defect, of the library or of a plug-in, and raises an error here.
@@ -45,22 +45,22 @@ from .samples import (
 ROUNDS = 5
 _EPISODE = 3  # rounds
 _FAR = 1000.0
-"""So long after the last round, nothing is known any more of rewards that drift."""
+"""So long after the last round, rewards that drift are as uncertain as before the first."""
 
 
 class Outcome(NamedTuple):
-    """What became of a composition."""
+    """Whether a composition runs, and why it does not."""
 
     runs: bool
     reason: str = ""
     """Why the library refuses it; empty if it runs."""
     order: str = ""
-    """Why the library refuses late feedback in another order than that of decisions; empty if it
-    learns feedback in any order, or was not asked to."""
+    """Why the library refuses feedback out of decision order; empty if it accepts any order, or if
+    feedback came at once."""
 
 
-class Played(NamedTuple):
-    """A composition that was played."""
+class CompositionResult(NamedTuple):
+    """The outcome of a composition, or its defect."""
 
     composition: Composition
     outcome: Outcome | None
@@ -81,7 +81,7 @@ def play(composition: Composition) -> Outcome:
         composition: What to play.
     """
     with warnings.catch_warnings():
-        # Samples are small, not well chosen: some lose digits, and say so.
+        # Samples are small and not tuned, so some posteriors warn that they lose digits.
         warnings.simplefilter("ignore", PrecisionWarning)
         try:
             return _Player(composition).play()
@@ -98,7 +98,7 @@ class _Player:
         structure = self.oracle.structure
         self.structure = None if structure is None else build("structure", structure)
         self.fixed_arms = has_fixed_arms(self.spec)
-        self.is_walk = composition.family_of_movement == "metric"
+        self.is_walk = composition.movement_family == "metric"
         self.policy: Any = None
         self.previous: object = None
 
@@ -114,7 +114,7 @@ class _Player:
             return Outcome(runs=True, order=self.play_late())
         self.play_at_once()
         self.check_drift()
-        if self.composition.family_of_movement == "switching":
+        if self.composition.movement_family == "switching":
             self.check_switching()
         return Outcome(runs=True)
 
@@ -130,9 +130,8 @@ class _Player:
             self.learn(self.decide(step))
 
     def play_late(self) -> str:
-        """Three decisions without feedback; then a part of the second's comes first."""
+        """Decide three times, then learn a part of the second decision first; returns a refusal's reason."""
         first, second, third = [self.decide(step) for step in (1, 2, 3)]
-        order = ""
         if len(second.decision.positions) > 1:
             self.learn(second, slice(1))
             order = self.learn_earlier(first)
@@ -140,20 +139,20 @@ class _Player:
         else:
             self.learn(second)
             order = self.learn_earlier(first)
-        self.check_restored(4)  # some is learned, the third decision is pending
+        self.check_restored(4)  # while the third decision is pending
         self.learn(third)
         for step in range(4, ROUNDS + 1):
             self.learn(self.decide(step))
         return order
 
-    def learn_earlier(self, played: _Round) -> str:
-        """Learn from an earlier decision than the last one learned from, or check the refusal."""
+    def learn_earlier(self, earlier: _Round) -> str:
+        """Learn feedback out of decision order, or check that it is refused; returns the reason."""
         if self.policy.exchangeable:
-            self.learn(played)
+            self.learn(earlier)
             return ""
         try:
             with unchanged(self.policy, "refused feedback"):
-                self.learn(played)
+                self.learn(earlier)
         except ConflictError as error:
             reason = str(error)
             assert "in the order of decisions" in reason, reason
@@ -161,7 +160,7 @@ class _Player:
         raise AssertionError("feedback out of order was accepted")
 
     def offer(self, step: int) -> Offer:
-        """The offer of a round: other arms each time, where no part fixes them."""
+        """The offer of a round: new arms in each, unless a part fixes them."""
         if self.composition.posterior == "roads":
             rows = road_rows()
         else:
@@ -178,11 +177,11 @@ class _Player:
         return offer.after(self.previous)
 
     def decide(self, step: int) -> _Round:
-        """Decide, check the decision, and take it."""
+        """Decide, check the decision and commit it."""
         offer = self.offer(step)
-        # Before and after it has learned: states take longer to write than decisions to make.
-        checked = step in (1, ROUNDS)
-        with unchanged(self.policy, "decide()") if checked else nullcontext():
+        # Comparing states takes longer than deciding, so only the first and last round do it.
+        compares_states = step in (1, ROUNDS)
+        with unchanged(self.policy, "decide()") if compares_states else nullcontext():
             decision = self.policy.decide(offer, generator(step))
         self.check_decision(offer, decision)
         self.policy.commit(decision)
@@ -199,14 +198,15 @@ class _Player:
         chosen = decision.positions
         return Feedback(positions=chosen, rewards=rewards[chosen])
 
-    def learn(self, played: _Round, part: slice = slice(None)) -> None:
+    def learn(self, round_: _Round, part: slice = slice(None)) -> None:
         """Learn from a part of a round's feedback."""
-        offer, decision, feedback = played
-        some = Feedback(
+        offer, decision, feedback = round_
+        partial_feedback = Feedback(
             positions=feedback.positions[part], rewards=feedback.rewards[part]
         )
         version = self.policy.version
-        self.policy.learn(offer, decision, some, generator(decision.step))
+        rng = generator(decision.step)
+        self.policy.learn(offer, decision, partial_feedback, rng)
         assert self.policy.version > version, "rewards were not learned"
 
     # --- checks ----------------------------------------------------------------------------
@@ -237,68 +237,67 @@ class _Player:
         plain = json.dumps(to_json(spec_of(self.policy)), allow_nan=False)
         blank: Policy = build("policy", from_json(json.loads(plain)))
         resumed = blank.restored(state)
-        assert state_bytes(resumed) == state_bytes(self.policy), "restored otherwise"
+        assert state_bytes(resumed) == state_bytes(self.policy), (
+            "the restored state differs"
+        )
         offer = self.offer(step)
         expected = self.policy.decide(offer, generator(step))
         actual = resumed.decide(offer, generator(step))
-        assert_equal(
-            actual.positions, expected.positions, "restored: decides otherwise"
-        )
+        assert_equal(actual.positions, expected.positions, "restored: other decision")
         assert actual.mean is not None
         assert expected.mean is not None
-        assert_close(actual.mean, expected.mean, 1e-7, "restored: believes otherwise")
+        assert_close(actual.mean, expected.mean, 1e-7, "restored: other means")
 
     def check_drift(self) -> None:
-        """Where the posterior follows a drift, it knows less of rewards far in the future."""
+        """A posterior that follows drift must be less certain of rewards far in the future."""
         name = self.composition.posterior
         drifting = posterior_sample(name, drifts=True)
-        if self.composition.drift == STATIC or drifting == posterior_sample(
-            name, drifts=False
-        ):
+        static = posterior_sample(name, drifts=False)
+        if self.composition.drift == STATIC or drifting == static:
             return
         now = self.offer(ROUNDS)
         later = replace(now, time=ROUNDS + _FAR)
         std_now = self.policy.posterior.belief(now).std
         std_later = self.policy.posterior.belief(later).std
-        # Of the little that was learned an episode ago, little is left: but more than rounding.
+        # A few rounds teach little, so the difference is small, but larger than rounding errors.
         assert std_later.sum() > (1.0 + 1e-9) * std_now.sum(), "time is ignored"
 
     def check_switching(self) -> None:
-        """Where switching costs more than anything, the policy stays with what it did before."""
+        """A policy must repeat its decision if switching costs more than it can gain."""
         name = self.composition.movement.partition(" ")[2]
         if price_of(name) is None:
             return
-        policy = self.build(self.composition.spec(dear=True))
+        policy = self.build(self.composition.spec(prohibit_switching=True))
         offer = replace(self.offer(1), available=None, previous_action=None)
         before = policy.decide(offer, generator(1))
         policy.commit(before)
-        again = replace(offer, step=2).after(before.action)
-        # Pending arms and another seed may suggest others, but nothing is worth switching.
-        decision = policy.decide(again, generator(2))
+        next_offer = replace(offer, step=2).after(before.action)
+        # Pending arms and another seed may favour other arms, but no gain is worth switching.
+        decision = policy.decide(next_offer, generator(2))
         stays = set(decision.positions.tolist()) <= set(before.positions.tolist())
         assert stays, "the switching cost was ignored"
 
 
-def play_all(compositions: Iterable[Composition]) -> Iterator[Played]:
+def play_all(compositions: Iterable[Composition]) -> Iterator[CompositionResult]:
     """Play compositions, one after the other; a defect is caught and yielded.
 
-    What is refused is refused before any feedback comes: so it is not played again for feedback that
-    comes otherwise.
+    Refusals come before any feedback, so a refused composition is not played again for the other kind
+    of feedback.
 
     Args:
         compositions: What to play.
     """
     refusals: dict[Composition, Outcome] = {}
     for composition in compositions:
-        same = composition._replace(feedback="")
-        if same in refusals:
-            yield Played(composition, refusals[same])
+        without_feedback = composition._replace(feedback="")
+        if without_feedback in refusals:
+            yield CompositionResult(composition, refusals[without_feedback])
             continue
         try:
             outcome = play(composition)
         except Exception as error:
-            yield Played(composition, None, error)
+            yield CompositionResult(composition, None, error)
             continue
         if not outcome.runs:
-            refusals[same] = outcome
-        yield Played(composition, outcome)
+            refusals[without_feedback] = outcome
+        yield CompositionResult(composition, outcome)

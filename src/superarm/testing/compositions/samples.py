@@ -1,8 +1,7 @@
 """One sample of every part, and the small world in which compositions are played.
 
-The world has eight arms. Their features are a number of 0 or 1, which says whose arm it is, and two
-coordinates in [0, 1]². Rewards lie around 0.5, far from 0 next to their spread: so they may also be
-costs, or probabilities.
+The world has eight arms. Their features are an owner, 0 or 1, and two coordinates in [0, 1]². Rewards are
+about 0.5, several standard deviations from 0 and 1, so they can serve as costs and probabilities too.
 
 A part that is not listed here, such as one of a plug-in, gets its required parameters by their names.
 """
@@ -34,7 +33,7 @@ def features(seed: int = 0) -> Floats:
     """Features of all arms, (8, 3).
 
     Args:
-        seed: Of the coordinates; 0 is that of the fixed arms.
+        seed: The seed of the coordinates; fixed arms use 0.
     """
     coordinates = np.random.default_rng(seed).random((ARMS, 2))
     owners = np.arange(ARMS) % 2
@@ -117,7 +116,7 @@ PARAMETERS: Spec = {
 """Values of required parameters, for parts without a sample of their own."""
 
 _OPTIONS: Mapping[tuple[str, str], Spec] = {
-    # By default these only rank arms, which few oracles and no switching cost can use.
+    # By default these only rank arms, which few oracles and no switching cost accept.
     ("rule", "expected-improvement"): {"scale": "linear"},
     ("rule", "probability-of-improvement"): {"scale": "linear"},
     ("rule", "bayes-ucb"): {"schedule": {"name": "simple-quantile"}},
@@ -162,11 +161,11 @@ _DRIFTING: Mapping[str, Spec] = {
     "drifting": {"drift": _DRIFT},
     "refitting": {"posterior": _DRIFTING_ARMS},
     "separate": {"posterior": _FADING_STREAM},
-    # These forget, whatever is inside.
+    # These forget by themselves.
     "resetting": {},
     "change-detecting": {},
 }
-"""What a posterior's sample changes where rewards drift."""
+"""Parameters that replace those of a posterior's sample if rewards drift."""
 
 
 def sample(family: str, name: str) -> dict[str, Any]:
@@ -190,9 +189,9 @@ def sample(family: str, name: str) -> dict[str, Any]:
 
 
 def posterior_sample(name: str, *, drifts: bool) -> dict[str, Any]:
-    """The spec of a posterior for rewards that stay as they are, or for those that drift.
+    """The spec of a posterior for constant or drifting rewards.
 
-    A posterior that knows no drift is asked for it all the same: the library must refuse that.
+    A posterior without any parameter for drift gets one anyway, which the library must refuse.
 
     Args:
         name: The name of the posterior.
@@ -211,7 +210,7 @@ def posterior_sample(name: str, *, drifts: bool) -> dict[str, Any]:
 
 
 def has_fixed_arms(spec: Any) -> bool:
-    """Whether a part in a spec names its arms beforehand, so that offers must not change them.
+    """Whether a part in a spec fixes the arms, so that offers must not change them.
 
     Args:
         spec: The spec of a policy.

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 
 from .composition import AT_ONCE, FREE, STATIC, Composition, Dimensions
 from .playing import Outcome, play
 
 COMMON = Composition("streaming", "ucb", "top-k", STATIC, FREE, AT_ONCE)
-"""Values that go with nearly all others."""
+"""Values that run with nearly all others."""
 
 _Value = tuple[int, str]  # the number of a dimension, and one of its values
 _Pair = tuple[_Value, _Value]  # of two dimensions, the first one first
 
 
 def play_sample(values: Dimensions) -> dict[Composition, Outcome]:
-    """Play so many compositions that every pair of values runs, or is refused among common parts.
+    """Play enough compositions that every pair of values runs, or is refused even with common values.
 
-    First those of :func:`pairwise_sample`. Many of them are refused for one of their pairs, which
-    hides what the others do: so pairs that did not run yet are played with common values otherwise.
+    This plays :func:`pairwise_sample` first. A refusal because of one pair hides whether the other
+    pairs run, so each pair that has not run yet is then played with common values for the rest.
 
     Args:
         values: The values of every dimension.
@@ -53,37 +54,41 @@ def play_sample(values: Dimensions) -> dict[Composition, Outcome]:
 def pairwise_sample(values: Dimensions) -> list[Composition]:
     """Few compositions in which every value of a dimension meets every value of every other one.
 
-    Every step takes the next pair that has not met, and fills in the other dimensions so that most
-    further pairs meet; between equals, the value that has been used least. It is deterministic.
+    Each step takes the next missing pair and fills in the other dimensions with the values that
+    complete most missing pairs; ties go to the value used least. This is deterministic.
 
     Args:
         values: The values of every dimension.
     """
     missing = dict.fromkeys(_pairs_among(values))
-    used: dict[tuple[int, str], int] = {}
+    use_counts: Counter[_Value] = Counter()
     compositions = []
     while missing:
         chosen = dict(next(iter(missing)))
         for dimension, choices in enumerate(values):
             if dimension in chosen:
                 continue
-            chosen[dimension] = max(
-                choices,
-                key=lambda value, place=dimension: (  # type: ignore[misc]
-                    sum(
-                        _pair((place, value), other) in missing
-                        for other in chosen.items()
-                    ),
-                    -used.get((place, value), 0),
-                ),
-            )
+            ranks = {
+                value: (
+                    _count_missing((dimension, value), chosen, missing),
+                    -use_counts[dimension, value],
+                )
+                for value in choices
+            }
+            chosen[dimension] = max(choices, key=ranks.__getitem__)
         items = sorted(chosen.items())
         for pair in itertools.combinations(items, 2):
             missing.pop(pair, None)
-        for item in items:
-            used[item] = used.get(item, 0) + 1
+        use_counts.update(items)
         compositions.append(Composition(*(value for _, value in items)))
     return compositions
+
+
+def _count_missing(
+    value: _Value, chosen: Mapping[int, str], missing: Collection[_Pair]
+) -> int:
+    """How many missing pairs a value completes with those already chosen."""
+    return sum(_pair(value, other) in missing for other in chosen.items())
 
 
 def _pairs_of(composition: Composition) -> Iterable[_Pair]:
@@ -96,5 +101,5 @@ def _pairs_among(values: Dimensions) -> Iterable[_Pair]:
             yield (first, pair[0]), (second, pair[1])
 
 
-def _pair(one: _Value, other: _Value) -> _Pair:
-    return (one, other) if one < other else (other, one)
+def _pair(value: _Value, other: _Value) -> _Pair:
+    return (value, other) if value < other else (other, value)
