@@ -236,7 +236,7 @@ def run_schemathesis(folder: Path, examples: int, phases: str, known: bool) -> s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("known", [pytest.param(False, marks=pytest.mark.full), True])
 def test_answers_conform_to_the_document(tmp_path: Path, known: bool) -> None:
     pytest.importorskip("schemathesis", reason="schemathesis is not installed")
     report = run_schemathesis(tmp_path, 10, "coverage,fuzzing,stateful", known)

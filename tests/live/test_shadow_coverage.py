@@ -48,6 +48,7 @@ def test_the_limit_of_failures_is_a_binomial_quantile() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_intervals_cover_what_a_challenger_earns() -> None:
     size = shadow.Size(before=50, compared=150, after=50)
     results = shadow.play(range(SEEDS), size)

@@ -190,14 +190,6 @@ def test_startup_reports_what_help_loads() -> None:
     assert report["skipped"] or report["facts"][loaded] == []
 
 
-@pytest.mark.slow
-def test_service_agrees_with_the_library() -> None:
-    pytest.importorskip("uvicorn", reason="the extra serve is not installed")
-    report = results("service")
-    assert report["rows"]
-    assert report["targets"]
-
-
 def test_all_runs_every_suite_with_peers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -74,6 +74,11 @@ class Factor:
         return pivots
 
     @property
+    def is_symmetric(self) -> bool:
+        """Whether rows are in the same order as columns: none were exchanged for a larger pivot."""
+        return np.array_equal(self._superlu.perm_r, self._superlu.perm_c)
+
+    @property
     def lower(self) -> Any:
         """L, sparse (n, n), in the order :attr:`order`."""
         return self._superlu.L

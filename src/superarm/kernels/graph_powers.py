@@ -149,7 +149,7 @@ class SparsePower:
     @property
     def log_det(self) -> float:
         """ln det A^ν."""
-        pivots = self._factor.U.diagonal()
+        pivots = self._factor.pivots
         return self._nu * float(np.log(pivots).sum())
 
     def solve(self, right: Floats, times: int) -> Floats:

@@ -39,7 +39,7 @@ class SparseFactor:
     def __init__(self, matrix: Any) -> None:
         self._matrix = matrix.tocsc()
         self._factor = factorise(self._matrix)
-        self._pivots: Floats = self._factor.U.diagonal()
+        self._pivots = self._factor.pivots
         if not self._pivots.min() > 0.0:
             raise NotPositiveDefiniteError(
                 f"a sparse matrix has a pivot of {self._pivots.min():.3g}; it must be positive definite"
@@ -100,16 +100,18 @@ class SparseFactor:
     def _lower(self) -> _Lower | None:
         """L; ``None`` where rows were exchanged, which happens only to rounding's advantage."""
         factor = self._factor
-        if not np.array_equal(factor.perm_r, factor.perm_c):
+        if not factor.is_symmetric:
             return None
-        L = factor.L.tocsc()
+        L = factor.lower.tocsc()
         L.sort_indices()
         n = len(self)
         reach = np.diff(L.indptr) - 1
         parents = np.full(n, n, dtype=np.intp)
         inner = np.flatnonzero(reach > 0)
         parents[inner] = L.indices[L.indptr[inner] + 1]
-        return _Lower(L, self._pivots, parents.tolist(), factor.perm_c.astype(np.intp))
+        places = np.empty(n, dtype=np.intp)
+        places[factor.order] = np.arange(n)
+        return _Lower(L, self._pivots, parents.tolist(), places)
 
 
 def _ancestors(parents: list[int], rows: Ints) -> Ints:
