@@ -646,6 +646,7 @@ def test_tokens_are_created_listed_and_removed(storage: Storage) -> None:
         assert detail(http.get("/v1/bandits", headers=reader), 401)
 
 
+@pytest.mark.slow  # a request to every route
 def test_tenants_do_not_see_each_other(storage: Storage) -> None:
     """Whatever one tenant has is for another as if it were not there, byte for byte."""
     acme = add_token(storage, "acme", "all", *ALL)

@@ -23,7 +23,10 @@ EPS = float(np.finfo(np.float64).eps)
 compiled = pytest.mark.skipif(
     find_spec("numba") is None, reason="numba is not installed"
 )
-BACKENDS = ["numpy", pytest.param("numba", marks=compiled)]
+BACKENDS = [
+    pytest.param("numpy", marks=pytest.mark.thorough),  # slow loops
+    pytest.param("numba", marks=compiled),
+]
 seeds = st.integers(0, 2**32 - 1)
 sizes = st.integers(2, 12)
 

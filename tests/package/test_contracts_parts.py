@@ -77,6 +77,7 @@ FURTHER = {
     "variational smooth",
     "independent features",
     "separate roads",
+    "roads sparse",
 }
 """Further cases of posteriors of which another case is tried: they are marked ``thorough``."""
 

@@ -36,6 +36,7 @@ from superarm.roads.posterior.trip_products import (
 from superarm.roads.problems import Fleet
 from superarm.roads.problems.fleet_model import near_kernel, road_rows, road_sizes
 from superarm.roads.routing import Router
+from superarm.roads.rows import Column
 from superarm.testing import restored
 
 GRAPH = generate_city(edges=250, seed=1).line_graph()
@@ -66,16 +67,16 @@ def random_trip(
     """A trip over random roads; what was observed of it, and how, is its kind."""
     count = int(rng.integers(2, 12))
     keys = ROWS[rng.integers(0, roads, count)].copy()
-    keys[:, 8] = rng.integers(0, vehicles)
+    keys[:, Column.VEHICLE] = rng.integers(0, vehicles)
     if kind == "convoy":
-        keys[:, 8] = rng.integers(0, vehicles, count)
+        keys[:, Column.VEHICLE] = rng.integers(0, vehicles, count)
     sums = np.arange(count)
     if kind == "total":
         sums = np.zeros(count, dtype=np.intp)
     elif kind == "sections":
         sums = np.arange(count) // 2
     rewards = int(sums[-1]) + 1
-    expected = np.bincount(sums, keys[:, 1])
+    expected = np.bincount(sums, keys[:, Column.EXPECTED])
     observed = expected + rng.normal(0.0, 3.0, rewards)
     stated = rng.uniform(0.2, 2.0, rewards) if kind == "stated" else None
     borders = None
@@ -111,7 +112,7 @@ def some_keys(seed: int = 0, count: int = 40) -> Floats:
     """Keys of vehicles that were driven, and of one that was not."""
     rng = np.random.default_rng(seed)
     keys = ROWS[rng.integers(0, ROADS, count)].copy()
-    keys[:, 8] = rng.integers(0, 4, count)
+    keys[:, Column.VEHICLE] = rng.integers(0, 4, count)
     return keys
 
 
@@ -301,8 +302,8 @@ def test_thousands_of_visited_roads_agree() -> None:
         # Neighbours by number are neighbours in the city, too.
         first = rng.integers(0, 2500)
         keys = rows[first : first + 40].copy()
-        keys[:, 8] = number % 20
-        observed = keys[:, 1] + rng.normal(0.0, 3.0, len(keys))
+        keys[:, Column.VEHICLE] = number % 20
+        observed = keys[:, Column.EXPECTED] + rng.normal(0.0, 3.0, len(keys))
         log.append(Trips.of_one(keys, rewards=observed))
     trips = log.view()
     dense = RoadEngine.from_trips(kernel, sizes, SCALES, trips)
@@ -322,8 +323,8 @@ def written_out(trips: Trips, vehicles: int) -> Floats:
     X = np.zeros((len(trips.rewards), ROADS + 5 * vehicles))
     for arm in range(count):
         reward = trips.reward_of_arm[arm]
-        X[reward, int(keys[arm, 0])] += keys[arm, 6]
-        first = ROADS + 5 * int(keys[arm, 8])
+        X[reward, int(keys[arm, Column.EDGE])] += keys[arm, Column.MASS_RATIO]
+        first = ROADS + 5 * int(keys[arm, Column.VEHICLE])
         X[reward, first : first + 5] += terms_of(keys)[arm]
     R = TripNoise(SCALES).covariance(trips)
     return np.asarray(X.T @ np.linalg.solve(R, X))
@@ -335,7 +336,7 @@ def test_products_are_those_of_the_formula(kind: str, backend: Backend) -> None:
     trips = random_log(11, 8, (kind, "edges"))
     products = TripProducts(ROADS, TripNoise(SCALES), np.array(SCALES.trip), backend)
     for part in (trips.between(0, 3), trips.between(3, 8)):
-        products.append(part, part.keys[:, 8].astype(np.intp))
+        products.append(part, part.keys[:, Column.VEHICLE].astype(np.intp))
     rng = np.random.default_rng(0)
     values = rng.standard_normal(ROADS + 15)
     product = products.times(
@@ -350,7 +351,7 @@ def test_products_are_those_of_the_formula(kind: str, backend: Backend) -> None:
 @pytest.mark.parametrize("kind", ["edges", "motion", "stated", "convoy"])
 def test_diagonals_are_those_of_the_formula(kind: str) -> None:
     trips = random_log(12, 8, (kind,))
-    drivers = trips.keys[:, 8].astype(np.intp)
+    drivers = trips.keys[:, Column.VEHICLE].astype(np.intp)
     diagonals = trip_diagonals(TripNoise(SCALES), trips, drivers, ROADS, 3)
     exact = written_out(trips, 3)
     for vehicle in range(3):
@@ -359,7 +360,9 @@ def test_diagonals_are_those_of_the_formula(kind: str) -> None:
             diagonals.vehicles[vehicle], exact[block, block], rtol=1e-8, atol=1e-8
         )
     # A road that a trip drives twice counts as two: only once-driven ones have the exact diagonal.
-    edges, counts = np.unique(trips.keys[:, 0].astype(np.intp), return_counts=True)
+    edges, counts = np.unique(
+        trips.keys[:, Column.EDGE].astype(np.intp), return_counts=True
+    )
     once = edges[counts == 1]
     np.testing.assert_allclose(
         diagonals.roads[once], np.diagonal(exact)[once], rtol=1e-9
