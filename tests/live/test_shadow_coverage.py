@@ -1,9 +1,11 @@
 """What was estimated of a challenger against what it earns, over 50 seeds.
 
-Simulated by ``bench.shadow``; docs/architecture.md has the numbers of a longer run.
+Simulated by ``bench.shadow``; docs/architecture.md has the numbers of a longer run, which is stored.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +14,32 @@ from scipy.stats import binom
 
 from superarm.live import Estimate
 
+ROOT = Path(__file__).parents[2]
 SEEDS = 50
+
+
+def stored_results() -> list[shadow.Result]:
+    path = ROOT / "bench" / "results" / "shadow.json"
+    return shadow.from_json(path.read_text(encoding="utf-8"))
+
+
+def test_the_page_has_the_stored_numbers() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    results = stored_results()
+    assert [result.seed for result in results] == list(range(SEEDS))
+    text = "\n".join(shadow.lines(results))
+    sentences, table = text.split("\n\n")
+    assert table in page
+    prose = " ".join(page.split())
+    for sentence in sentences.splitlines():
+        assert sentence in prose
+
+
+def test_the_stored_intervals_miss_no_more_often_than_chance() -> None:
+    results = stored_results()
+    for name in ("inverse_propensity", "doubly_robust"):
+        misses = sum(not result.covers(name, result.deserved) for result in results)
+        assert misses <= shadow.most_failures(SEEDS), name
 
 
 def result_of(seed: int, value: float) -> shadow.Result:
