@@ -99,7 +99,7 @@ def gone(group: int) -> bool:
 @pytest.mark.parametrize(
     ("jobs", "kills"),
     [
-        (1, 12),
+        pytest.param(1, 12, marks=pytest.mark.full),
         (2, 12),
     ],
 )
