@@ -135,7 +135,8 @@ def _columns(L: Any, chosen: Ints) -> Any:
     stops = np.cumsum(counts)
     first = np.repeat(starts - np.concatenate([[0], stops[:-1]]), counts)
     entries = first + np.arange(stops[-1])
-    rows = np.searchsorted(chosen, L.indices[entries])
-    indptr = np.concatenate([[0], stops])
+    # SuperLU takes 32-bit indices; L has no more entries than these count.
+    rows = np.searchsorted(chosen, L.indices[entries]).astype(np.int32)
+    indptr = np.concatenate([[0], stops]).astype(np.int32)
     size = len(chosen)
     return csc_array((L.data[entries], rows, indptr), shape=(size, size))

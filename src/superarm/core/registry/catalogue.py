@@ -123,13 +123,19 @@ def parameters_of(family: str, name: str) -> dict[str, Any]:
     }
 
 
-@functools.cache  # a spec needs it for every part, and again for every state
 def signature_of(part: Callable[..., Any]) -> inspect.Signature:
     """The signature of a class or function.
 
     Args:
         part: The class or function itself.
     """
+    # A class whose constructor was replaced has another signature.
+    constructor = getattr(part, "__init__", None)
+    return _cached_signature(part, constructor)
+
+
+@functools.cache  # a spec needs it for every part, and again for every state
+def _cached_signature(part: Callable[..., Any], _: object) -> inspect.Signature:
     return inspect.signature(part)
 
 
