@@ -44,6 +44,7 @@ from .service_memory import create_finite, sample_in_own_process, tell_often
 ARMS = 100
 CLIENTS = 64
 NETWORK_CLIENTS = 8
+_MOST_IDLE_SECONDS = 2.0
 MEMORY_TELLS = 300_000
 _POLL_SECONDS = 0.01
 
@@ -121,6 +122,14 @@ class Connection:
     def __init__(self, address: str) -> None:
         place = urlsplit(address)
         self._http = HTTPConnection(place.hostname or "", place.port, timeout=120)
+        self._used = time.monotonic()
+
+    def _request(self, method: str, path: str, *content: Any) -> None:
+        # The service closes connections that rest for five seconds; the next request opens a new one.
+        if time.monotonic() - self._used > _MOST_IDLE_SECONDS:
+            self._http.close()
+        self._http.request(method, path, *content)
+        self._used = time.monotonic()
 
     def post(self, path: str, body: Any) -> Any:
         """The JSON of an answer."""
@@ -128,18 +137,18 @@ class Connection:
 
     def lines(self, path: str, text: str) -> list[Any]:
         """The lines of an answer to lines."""
-        self._http.request("POST", path, text, {"Content-Type": "application/x-ndjson"})
+        self._request("POST", path, text, {"Content-Type": "application/x-ndjson"})
         content = self._http.getresponse().read().decode()
         return [json.loads(line) for line in content.splitlines()]
 
     def get(self, path: str) -> Any:
         """The JSON of an answer."""
-        self._http.request("GET", path)
+        self._request("GET", path)
         return self._answer()
 
     def send(self, method: str, path: str, body: Any) -> Any:
         headers = {"Content-Type": "application/json"}
-        self._http.request(method, path, json.dumps(body), headers)
+        self._request(method, path, json.dumps(body), headers)
         return self._answer()
 
     def _answer(self) -> Any:
