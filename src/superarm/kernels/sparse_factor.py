@@ -133,8 +133,9 @@ def _columns(L: Any, chosen: Ints) -> Any:
     starts = L.indptr[chosen]
     counts = L.indptr[chosen + 1] - starts
     stops = np.cumsum(counts)
-    first = np.repeat(starts - np.concatenate([[0], stops[:-1]]), counts)
-    entries = first + np.arange(stops[-1])
+    new_starts = stops - counts
+    shifts = np.repeat(starts - new_starts, counts)  # from new to old places
+    entries = shifts + np.arange(stops[-1])
     # SuperLU takes 32-bit indices; L has no more entries than these count.
     rows = np.searchsorted(chosen, L.indices[entries]).astype(np.int32)
     indptr = np.concatenate([[0], stops]).astype(np.int32)

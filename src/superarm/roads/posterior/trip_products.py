@@ -365,9 +365,11 @@ def _inverse_diagonal(noise: TripNoise, trips: Trips) -> Floats:
 def _ranks_in_trip(trips: Trips, drivers: Ints) -> Ints:
     """How many vehicles of its trip come before the vehicle of each arm, (N,)."""
     trip_of_arm = trips.trip[trips.reward_of_arm].astype(np.int64)
-    codes = trip_of_arm * (int(drivers.max(initial=0)) + 1) + drivers
+    vehicles = int(drivers.max(initial=0)) + 1
+    codes = trip_of_arm * vehicles + drivers  # of pairs of trip and vehicle
     pairs, pair_of_arm = np.unique(codes, return_inverse=True)
-    trip = pairs // (int(drivers.max(initial=0)) + 1)
-    rank = np.arange(len(pairs)) - np.searchsorted(trip, trip)
-    ranks: Ints = rank[pair_of_arm]
+    trip_of_pair = pairs // vehicles
+    first_pairs = np.searchsorted(trip_of_pair, trip_of_pair)
+    rank_of_pair = np.arange(len(pairs)) - first_pairs
+    ranks: Ints = rank_of_pair[pair_of_arm]
     return ranks

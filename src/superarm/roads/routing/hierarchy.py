@@ -288,7 +288,8 @@ class _Usable(NamedTuple):
 
 
 def _all_arcs(hierarchy: Hierarchy, metric: Metric) -> _Usable:
-    pointers, heads = hierarchy.pointers, hierarchy.heads
+    pointers = hierarchy.pointers
+    heads = hierarchy.heads
     up = _Arcs(pointers, heads, metric.up)
     down = _Arcs(pointers, heads, metric.down)
     return _Usable(metric, up, down)
@@ -296,17 +297,21 @@ def _all_arcs(hierarchy: Hierarchy, metric: Metric) -> _Usable:
 
 def _needed_arcs(hierarchy: Hierarchy, metric: Metric) -> _Usable:
     """Without arcs for which there is a cheaper way over higher edges."""
-    up = metric.up.copy()
-    down = metric.down.copy()
-    loops.shorten(hierarchy.pointers, hierarchy.heads, up, down)
+    least_up = metric.up.copy()
+    least_down = metric.down.copy()
+    loops.shorten(hierarchy.pointers, hierarchy.heads, least_up, least_down)
+    up = _cheapest_arcs(least_up, metric.up, hierarchy)
+    down = _cheapest_arcs(least_down, metric.down, hierarchy)
+    return _Usable(metric, up, down)
 
-    def needed(weights: Floats, least: Floats) -> _Arcs:
-        is_needed = (weights == least) & (weights < np.inf)
-        counts = np.concatenate([[0], np.cumsum(is_needed)])
-        pointers = counts[hierarchy.pointers].astype(np.int32)
-        return _Arcs(pointers, hierarchy.heads[is_needed], weights[is_needed])
 
-    return _Usable(metric, needed(metric.up, up), needed(metric.down, down))
+def _cheapest_arcs(least: Floats, weights: Floats, hierarchy: Hierarchy) -> _Arcs:
+    """The arcs that can be used and cost no more than the cheapest way, (m,)."""
+    is_needed = (weights == least) & (weights < np.inf)
+    needed_before = np.concatenate([[0], np.cumsum(is_needed)])
+    pointers = needed_before[hierarchy.pointers].astype(np.int32)
+    heads = hierarchy.heads[is_needed]
+    return _Arcs(pointers, heads, weights[is_needed])
 
 
 class _Workspace(NamedTuple):
