@@ -372,7 +372,7 @@ SMALL = settings(max_examples=3, stateful_step_count=15)
 LARGE = settings(max_examples=100, stateful_step_count=60)
 
 
-def run(machine: type[BanditMachine], size: settings) -> None:
+def run(machine: type[BanditMachine], size: settings) -> FaultCounts:
     """Run a machine, which checks its invariants; count what its journals have."""
     from hypothesis.stateful import run_state_machine_as_test
 
@@ -381,7 +381,7 @@ def run(machine: type[BanditMachine], size: settings) -> None:
     assert machine.endings
     excess = [ending.replay.events - ending.events for ending in machine.endings]
     order = "in order" if machine.order_matters else "in any order"
-    FaultCounts(
+    return FaultCounts(
         fault=f"restart or full disk between random requests, learning {order}",
         url="sqlite:",
         clients=1,
@@ -396,11 +396,11 @@ def run(machine: type[BanditMachine], size: settings) -> None:
 @pytest.mark.parametrize("machine", [BanditMachine, OrderedMachine])
 def test_a_bandit_agrees_with_a_model(machine: type[BanditMachine]) -> None:
     assert machine.new_policy().exchangeable != machine.order_matters
-    run(machine, SMALL)
+    assert run(machine, SMALL).is_clean
 
 
 @pytest.mark.slow
 @pytest.mark.full
 @pytest.mark.parametrize("machine", [BanditMachine, OrderedMachine])
 def test_a_bandit_agrees_with_a_model_for_long(machine: type[BanditMachine]) -> None:
-    run(machine, LARGE)
+    assert run(machine, LARGE).is_clean

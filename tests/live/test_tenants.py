@@ -143,7 +143,7 @@ def add_token(storage: Storage, tenant: str) -> str:
     return token
 
 
-def hammer(storage: Storage, rounds: int) -> None:
+def hammer(storage: Storage, rounds: int) -> FaultCounts:
     """Let two tenants work and try each other's ids; count what they tried and have."""
     names = ("alphaco", "betainc")
     tokens = {name: add_token(storage, name) for name in names}
@@ -182,7 +182,7 @@ def hammer(storage: Storage, rounds: int) -> None:
         for decision in decisions:
             expected_events[f"ask {decision}"] += 1
             expected_events[f"tell {decision}"] += 1
-    FaultCounts(
+    counts = FaultCounts(
         fault="request with an id of another tenant",
         url=storage.url,
         clients=clients,
@@ -194,6 +194,7 @@ def hammer(storage: Storage, rounds: int) -> None:
     ).record()
     check_words(bandits["alphaco"], "betainc")
     check_words(bandits["betainc"], "alphaco")
+    return counts
 
 
 def count_events(bandit: Bandit) -> Counter[str]:
@@ -222,14 +223,18 @@ def check_words(bandit: Bandit, other: str) -> None:
 @pytest.mark.slow
 def test_tenants_see_nothing_of_each_other(url: str) -> None:
     with Storage(url) as storage:
-        hammer(storage, rounds=6)
+        counts = hammer(storage, rounds=6)
+    assert counts.is_clean
+    assert counts.faults == 6 * len(_requests({}))
 
 
 @pytest.mark.slow
 @pytest.mark.full
 def test_tenants_see_nothing_of_each_other_for_long(url: str) -> None:
     with Storage(url) as storage:
-        hammer(storage, rounds=400)
+        counts = hammer(storage, rounds=400)
+    assert counts.is_clean
+    assert counts.faults == 400 * len(_requests({}))
 
 
 NO_ID = {

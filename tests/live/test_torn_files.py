@@ -102,8 +102,8 @@ class LogCounts:
         self.doubled += doubled_events(events)
         self.is_same &= is_same
 
-    def record(self, fault: str, faults: int) -> None:
-        FaultCounts(
+    def record(self, fault: str, faults: int) -> FaultCounts:
+        return FaultCounts(
             fault=fault,
             url="sqlite:",
             clients=1,
@@ -148,7 +148,7 @@ def cuts(recording: Recording, count: int) -> list[int]:
     return sorted(place for place in places if 0 <= place <= total)
 
 
-def prove_cuts(recording: Recording, folder: Path, count: int) -> None:
+def prove_cuts(recording: Recording, folder: Path, count: int) -> FaultCounts:
     places = cuts(recording, count)
     counts = LogCounts()
     for cut in places:
@@ -156,13 +156,13 @@ def prove_cuts(recording: Recording, folder: Path, count: int) -> None:
         events = recovered_events(path)
         expected = recording.events[: recording.acknowledged_within(cut)]
         counts.add(events, len(expected), is_same=events == expected)
-    counts.record("log that is cut off", len(places))
+    return counts.record("log that is cut off", len(places))
 
 
 def test_a_log_that_is_cut_has_every_commit_before(
     recording: Recording, tmp_path: Path
 ) -> None:
-    prove_cuts(recording, tmp_path, count=12)
+    assert prove_cuts(recording, tmp_path, count=12).is_clean
 
 
 @pytest.mark.slow
@@ -170,7 +170,8 @@ def test_a_log_that_is_cut_has_every_commit_before(
 def test_a_log_that_is_cut_anywhere_has_every_commit_before(
     recording: Recording, tmp_path: Path
 ) -> None:
-    prove_cuts(recording, tmp_path, count=len(recording.log) // FRAME_BYTES * 4)
+    count = len(recording.log) // FRAME_BYTES * 4
+    assert prove_cuts(recording, tmp_path, count=count).is_clean
 
 
 def flipped(content: bytes, place: int) -> bytes:

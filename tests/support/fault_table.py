@@ -41,7 +41,12 @@ class FaultCounts:
     doubled: int | None
     twins_equal: bool
 
-    def record(self) -> None:
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is lost, doubled or different."""
+        return not self.lost and not self.doubled and self.twins_equal
+
+    def record(self) -> FaultCounts:
         """Print and store the counts, then assert that nothing is lost, doubled or different."""
         counts = asdict(self)
         is_file = counts.pop("url").startswith("sqlite:")
@@ -54,6 +59,7 @@ class FaultCounts:
         assert not self.lost, line
         assert not self.doubled, line
         assert self.twins_equal, line
+        return self
 
 
 def record_menu(
