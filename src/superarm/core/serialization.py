@@ -199,11 +199,11 @@ def _entries(array: NDArray[Any]) -> list[Any]:
 # --- reading -------------------------------------------------------------------------------
 
 _ENTRY_TYPES = {
-    "b": (bool,),
-    "i": (int,),
-    "u": (int,),
-    "f": (float, int),
-    "U": (str,),
+    "b": frozenset({bool}),
+    "i": frozenset({int}),
+    "u": frozenset({int}),
+    "f": frozenset({float, int}),
+    "U": frozenset({str}),
 }
 _BYTES_PER_CHARACTER = 4  # of numpy's text
 
@@ -292,7 +292,7 @@ class _Decoder:
         if dtype.kind == "f":
             entries = [_decode_entry(entry) for entry in entries]
         entry_types = _ENTRY_TYPES[dtype.kind]
-        if not all(type(entry) in entry_types for entry in entries):
+        if not entry_types.issuperset(map(type, entries)):
             raise StateError(f"an array of {dtype_name} holds values of another type")
         if dtype.kind in "iu" and entries:
             limits = np.iinfo(dtype)
