@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 
 from superarm.core import Decision, Feedback, Offer
@@ -14,8 +13,7 @@ from .decisions import DecisionRecord
 from .event_keys import decided_key
 from .events import Event, Kind
 from .observations import Observation
-
-_MOST_RECENT = 1000  # decisions in memory
+from .recent_decisions import RecentDecisions
 
 
 def feedback_of(event: Event) -> Feedback:
@@ -37,8 +35,7 @@ class EventReader:
 
     def __init__(self, journal: BanditJournal) -> None:
         self._journal = journal
-        # By id, the oldest first.
-        self._recent: OrderedDict[str, DecisionRecord] = OrderedDict()
+        self._recent = RecentDecisions()
 
     # --- decisions -------------------------------------------------------------------------
 
@@ -62,7 +59,7 @@ class EventReader:
         offer = offer.after(from_json(body["previous_action"]))
         record = DecisionRecord(body["id"], offer, decision, event.time)
         # As it was read, not as it was decided: after a restart the same arrays are learned from.
-        self._remember(record)
+        self._recent.add(record)
         return record
 
     def recent_decision(self, decision_id: str) -> DecisionRecord | None:
@@ -84,11 +81,6 @@ class EventReader:
             return recent
         event = self._journal.event(decided_key(decision_id))
         return None if event is None else self.decision(event)
-
-    def _remember(self, record: DecisionRecord) -> None:
-        self._recent[record.id] = record
-        if len(self._recent) > _MOST_RECENT:
-            self._recent.popitem(last=False)
 
     # --- rewards ---------------------------------------------------------------------------
 

@@ -1,0 +1,82 @@
+"""The latest decisions of a bandit, in memory: most rewards are theirs."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+
+from superarm.core import Arms
+
+from .decisions import DecisionRecord
+
+_MOST = 10_000  # decisions
+_MOST_NUMBERS = 4_000_000  # features of the arms on offer, 32 MB
+
+
+class RecentDecisions:
+    """Keeps the latest decisions, as many as a budget of memory allows.
+
+    Arms that several decisions share, such as named ones, count once.
+
+    Args:
+        most: Decisions at most.
+        most_numbers: Numbers at most: features of arms, and a number for each arm of a structure.
+    """
+
+    def __init__(self, most: int = _MOST, most_numbers: int = _MOST_NUMBERS) -> None:
+        self._most = most
+        self._most_numbers = most_numbers
+        # By id, the oldest first.
+        self._records: OrderedDict[str, DecisionRecord] = OrderedDict()
+        self._uses: Counter[int] = Counter()  # decisions, by the identity of their arms
+        self._numbers = 0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, decision_id: str) -> DecisionRecord | None:
+        """A decision; ``None`` if it is not among these.
+
+        Args:
+            decision_id: Its id.
+        """
+        return self._records.get(decision_id)
+
+    def add(self, record: DecisionRecord) -> None:
+        """Add a decision, and remove the oldest ones beyond the budget. It always keeps the latest.
+
+        Args:
+            record: A decision that is not among these.
+        """
+        self._records[record.id] = record
+        self._count(record)
+        while len(self._records) > 1 and self._is_over_budget():
+            _, oldest = self._records.popitem(last=False)
+            self._discount(oldest)
+
+    def _is_over_budget(self) -> bool:
+        return len(self._records) > self._most or self._numbers > self._most_numbers
+
+    def _count(self, record: DecisionRecord) -> None:
+        arms = record.offer.arms
+        if self._uses[id(arms)] == 0:
+            self._numbers += _size(arms)
+        self._uses[id(arms)] += 1
+        self._numbers += _structure_size(record)
+
+    def _discount(self, record: DecisionRecord) -> None:
+        arms = record.offer.arms
+        self._numbers -= _structure_size(record)
+        self._uses[id(arms)] -= 1
+        if self._uses[id(arms)] == 0:
+            del self._uses[id(arms)]
+            self._numbers -= _size(arms)
+
+
+def _size(arms: Arms) -> int:
+    """The features of all arms, and their ids."""
+    return arms.features.size + len(arms)
+
+
+def _structure_size(record: DecisionRecord) -> int:
+    """A structure has about one number for each arm."""
+    return 0 if record.offer.structure is None else len(record.offer.arms)

@@ -1,0 +1,72 @@
+"""Which decisions of a bandit stay in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from superarm.core import Arms, Decision, Offer
+from superarm.live.decisions import DecisionRecord
+from superarm.live.recent_decisions import RecentDecisions
+
+ARMS = Arms.numbered(np.zeros((4, 2)))  # 8 features and 4 ids: 12 numbers
+
+
+def record(number: int, arms: Arms = ARMS, structure: object = None) -> DecisionRecord:
+    offer = Offer(step=number, arms=arms, structure=structure)
+    decision = Decision(step=number, action=None, positions=[0])
+    return DecisionRecord(f"d{number}", offer, decision, time=0.0)
+
+
+def new_arms() -> Arms:
+    return Arms.numbered(np.zeros((4, 2)))
+
+
+def kept(recent: RecentDecisions, count: int) -> list[int]:
+    return [n for n in range(1, count + 1) if recent.get(f"d{n}") is not None]
+
+
+def test_the_oldest_make_room():
+    recent = RecentDecisions(most=3)
+    for number in range(1, 6):
+        recent.add(record(number))
+    assert kept(recent, 5) == [3, 4, 5]
+    assert len(recent) == 3
+
+
+def test_shared_arms_count_once():
+    recent = RecentDecisions(most_numbers=12)
+    for number in range(1, 101):
+        recent.add(record(number))
+    assert len(recent) == 100
+
+
+def test_arms_of_their_own_count_each():
+    recent = RecentDecisions(most_numbers=30)  # two and a half sets of arms
+    for number in range(1, 6):
+        recent.add(record(number, new_arms()))
+    assert kept(recent, 5) == [4, 5]
+
+
+def test_shared_arms_count_until_their_last_decision_is_gone():
+    recent = RecentDecisions(most_numbers=30)
+    for number in (1, 2):
+        recent.add(record(number))
+    recent.add(record(3, new_arms()))  # 24 numbers
+    assert kept(recent, 3) == [1, 2, 3]
+    recent.add(record(4, new_arms()))  # 36: 1 frees nothing, 2 frees the shared arms
+    assert kept(recent, 4) == [3, 4]
+
+
+def test_structures_count():
+    recent = RecentDecisions(most_numbers=20)  # 12 of the arms and twice 4
+    for number in range(1, 6):
+        recent.add(record(number, structure={"k": 1}))
+    assert kept(recent, 5) == [4, 5]
+
+
+def test_a_decision_beyond_the_budget_is_kept_until_the_next():
+    recent = RecentDecisions(most_numbers=1)
+    recent.add(record(1))
+    assert kept(recent, 1) == [1]
+    recent.add(record(2, new_arms()))
+    assert kept(recent, 2) == [2]
