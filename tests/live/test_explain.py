@@ -11,6 +11,7 @@ import httpx
 import numpy as np
 import pytest
 from running_service import running_service
+from tampering import tamper
 
 from superarm.cli.bandits import explanation_json
 from superarm.client import Client
@@ -31,7 +32,7 @@ NOISE = 0.01
 WIDTH = 2.0
 MENU = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7], "tea": [0.9, 0.1]}
 TOLERANCE = {"rel": 1e-9, "abs": 1e-12}
-"""Two exact solutions of systems with 10 rows and a condition below 10⁴."""
+"""Two exact solutions of systems with at most 24 rows and a condition below 10⁴."""
 
 
 def policy(**changes: Any) -> IndexPolicy:
@@ -350,3 +351,44 @@ def test_an_explanation_starts_from_a_snapshot_that_is_old_enough(
         from_first = bandit.explain(decision)
         assert folded[0] == 1
         assert_same(as_json(explanation), as_json(from_first))
+
+
+def test_without_snapshots_every_answer_is_the_same(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier snapshots serve old decisions; a damaged one is passed over."""
+    monkeypatch.setattr("superarm.live.current_fold.EVENTS_PER_SNAPSHOT", 4)
+    monkeypatch.setattr("superarm.live.snapshot_thinning.EVENTS_PER_SNAPSHOT", 4)
+    bandit = create_bandit("menu", spec=policy(), storage=storage)
+    rng = np.random.default_rng(11)
+    decisions = [f"d{number}" for number in range(12)]
+    for decision in decisions:
+        answer = bandit.ask(rng.random((5, 2)), decision_id=decision)
+        bandit.tell(answer, {arm: float(rng.normal()) for arm in answer.arms})
+        if decision == "d7":
+            bandit.respecify(policy(rule=UCB(schedule=Fixed(value=1.0))))
+    bandit.ask(rng.random((5, 2)), decision_id="pending")
+    assert bandit.seq == 27  # 1 created, 12 asks and tells, 1 respecified, 1 ask
+    journal = storage.journal
+    found = [journal.snapshot(1, last) for last in range(1, 28)]
+    seqs = {snapshot.seq for snapshot in found if snapshot is not None}
+    assert seqs == {5, 9, 13, 17, 21, 25}
+    torn = (
+        "UPDATE snapshots SET bytes = (SELECT bytes FROM blobs LIMIT 1) WHERE seq = 9"
+    )
+    tamper(storage.url, torn)
+
+    def answers() -> tuple[dict[str, Explanation], Floats, list[str]]:
+        # Nothing was learned before the first one, so its columns have no effect.
+        explanations = {name: bandit.explain(name) for name in decisions[1:]}
+        bandit.forget()
+        return explanations, bandit.predict(MENU).mean, bandit.pending
+
+    with_snapshots, mean, pending = answers()
+    tamper(storage.url, "DELETE FROM snapshots")
+    without, expected_mean, expected_pending = answers()
+    for decision, explanation in with_snapshots.items():
+        assert_same(as_json(explanation), as_json(without[decision]))
+    np.testing.assert_allclose(mean, expected_mean, rtol=1e-9)
+    assert pending == expected_pending == ["pending"]
+    assert bandit.verify().same

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -279,6 +280,32 @@ def test_the_last_snapshot_counts(journal: Journal) -> None:
     journal.append(appends)
     assert journal.snapshot(bandit) == Snapshot(3, b"three")
     assert journal.snapshot(other) == Snapshot(1, b"other")
+    journal.append([Append(bandit, [], snapshot=Snapshot(3, b"anew"))])
+    assert journal.snapshot(bandit) == Snapshot(3, b"anew")
+
+
+def test_earlier_snapshots_are_stored_as_long_as_they_are_far_apart(
+    journal: Journal,
+) -> None:
+    bandit = journal.create("", "menu", first()).id
+    other = journal.create("", "other", first()).id
+    journal.append([Append(other, [], snapshot=Snapshot(1, b"other"))])
+    seqs = [1, 1000, 1900, 2000, 2500]
+    snapshots = [Snapshot(seq, b"%d" % seq) for seq in seqs]
+    for (before, last), snapshot in zip(pairwise(seqs), snapshots[1:], strict=True):
+        events = [observed(seq, f"o{seq}") for seq in range(before + 1, last + 1)]
+        journal.append([Append(bandit, events, snapshot=snapshot)])
+    found = {last: journal.snapshot(bandit, last) for last in (999, 1000, 1999, 2400)}
+    # That of 1900 was too close to that of 1000 once it was no longer the latest.
+    assert found == {
+        999: None,
+        1000: snapshots[1],
+        1999: snapshots[1],
+        2400: snapshots[3],
+    }
+    assert journal.snapshot(bandit) == snapshots[4]
+    assert journal.snapshot(other, 1) == Snapshot(1, b"other")
+    assert journal.check() == []
 
 
 # --- opening and closing -------------------------------------------------------------------

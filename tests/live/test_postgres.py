@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
 from threading import Barrier
 from time import monotonic, sleep
 from typing import Any
@@ -32,6 +35,7 @@ from superarm.policies import IndexPolicy
 from superarm.posteriors import StreamingGP
 from superarm.rules import UCB, Fixed
 
+FILES = Path(__file__).parent / "files"
 MENU = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7], "tea": [0.9, 0.1]}
 SPEC = IndexPolicy(
     posterior=StreamingGP(SquaredExponential(lengthscale=0.3), noise_variance=0.01),
@@ -147,6 +151,42 @@ def test_an_earlier_schema_is_refused_with_advice(
     assert f"superarm storage upgrade {postgres_url}" in str(raised.value)
     with pytest.raises(StateError, match="never had schema 1"):
         open_journal(postgres_url, upgrade=True)
+
+
+def test_an_upgrade_of_schema_2_keeps_everything(postgres_url: str) -> None:
+    """Its tables, with the rows of a file that version 2 wrote."""
+    import psycopg
+
+    from superarm.live.postgres_schema import STEPS
+
+    tamper(postgres_url, STEPS[2])
+    tamper(postgres_url, "INSERT INTO superarm_schema VALUES (2)")
+    source = f"file:{FILES / 'schema2.db'}?mode=ro&immutable=1"
+    with (
+        closing(sqlite3.connect(source, uri=True)) as file,
+        psycopg.connect(postgres_url) as connection,
+    ):
+        for table in ("bandits", "events", "blobs", "snapshots", "tokens"):
+            with connection.cursor().copy(f"COPY {table} FROM STDIN".encode()) as copy:
+                for row in file.execute(f"SELECT * FROM {table}"):
+                    copy.write_row(row)
+    with pytest.raises(StateError, match="superarm storage upgrade"):
+        Storage(postgres_url)
+    Storage(postgres_url, upgrade=True).close()
+    with Storage(postgres_url) as storage:
+        assert storage.journal.check() == []
+        for bandit, name in enumerate(("menu", "drawn", "changed"), start=1):
+            snapshot = storage.journal.snapshot(bandit)
+            assert snapshot is not None
+            loaded = load_bandit(name, storage=storage)
+            assert loaded.verify().same
+            assert loaded.pending[-1] == "shared"
+            loaded.save_snapshot()
+            latest = storage.journal.snapshot(bandit)
+            assert latest is not None
+            assert latest.seq == loaded.seq > snapshot.seq
+        (token,) = storage.journal.tokens()
+        assert token.name == "laptop"
 
 
 def test_an_upgrade_runs_the_steps_that_are_missing(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 
 from superarm.core.errors import StateError
 from superarm.live import Storage, load_bandit
-from superarm.live.journal import SCHEMA
+from superarm.live.journal import SCHEMA, TokenRow
 from superarm.live.sqlite_schema import STEPS
 
 FILES = Path(__file__).parent / "files"
@@ -21,6 +23,8 @@ MEANS = {
     "drawn": [0.058532811523158146, 0.3119366290731222, -0.012651493859370729],
 }
 """What the bandits of the files expected of their named arms when the files were written."""
+CHANGED_MEANS = [0.9086065151887167, -0.5957163835148036, 0.4160397180907168]
+"""The same of the bandit ``changed``, which files have from schema 2 on."""
 
 
 def copy_of(schema: int, folder: Path) -> str:
@@ -61,6 +65,79 @@ def test_an_upgrade_keeps_everything(schema: int, tmp_path: Path) -> None:
             assert replay.decisions == 7
             assert replay.same, replay.differences
             np.testing.assert_allclose(bandit.predict().mean, means, rtol=1e-9)
+
+
+def test_an_upgrade_keeps_changes_of_a_bandit_tokens_and_snapshots(
+    tmp_path: Path,
+) -> None:
+    """What version 2 added: switched, fitted anew, deferred; and who may use a service."""
+    url = copy_of(2, tmp_path)
+    with Storage(url, upgrade=True) as storage:
+        bandit = load_bandit("changed", storage=storage)
+        assert bandit.pending == ["changed-5", "shared"]
+        assert bandit.verify().same
+        np.testing.assert_allclose(bandit.predict().mean, CHANGED_MEANS, rtol=1e-9)
+        token = TokenRow("0" * 64, "acme", "laptop", "ask tell", 1795003142.25)
+        assert storage.journal.tokens() == [token]
+        assert snapshots_of(storage) == [14, 14, 15]
+        assert storage.journal.check() == []
+
+
+def snapshots_of(storage: Storage) -> list[int]:
+    """The event of the latest snapshot of each bandit."""
+    snapshots = [storage.journal.snapshot(bandit) for bandit in (1, 2, 3)]
+    return [snapshot.seq for snapshot in snapshots if snapshot is not None]
+
+
+KILLED = """
+import os, signal, sqlite3, sys
+from superarm.live import Storage
+
+count = int(sys.argv[2])
+connect = sqlite3.connect
+
+def traced(*args, **options):
+    connection = connect(*args, **options)
+
+    def kill(statement):
+        global count
+        count -= 1
+        if count < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    connection.set_trace_callback(kill)
+    return connection
+
+sqlite3.connect = traced
+Storage(sys.argv[1], upgrade=True).close()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+@pytest.mark.parametrize("schema", EARLIER)
+def test_an_upgrade_killed_at_any_statement_is_done_or_not(
+    schema: int, tmp_path: Path
+) -> None:
+    """And is then done by the next one."""
+    found = []
+    for statements in range(100):
+        folder = tmp_path / str(statements)
+        folder.mkdir()
+        url = copy_of(schema, folder)
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED, url, str(statements)], check=False
+        )
+        found.append(schema_of(url))
+        with Storage(url, upgrade=True) as storage:
+            assert storage.journal.check() == []
+            for name in MEANS:
+                assert load_bandit(name, storage=storage).verify().same
+        if killed.returncode == 0:
+            break
+    assert killed.returncode == 0
+    assert sorted(found) == found
+    assert set(found) == {schema, SCHEMA}
 
 
 @pytest.mark.parametrize("schema", EARLIER)

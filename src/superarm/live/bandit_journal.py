@@ -142,9 +142,13 @@ class BanditJournal:
         """Accept events again after a failure."""
         self._commits.reset(self._bandit)
 
-    def snapshot(self) -> Snapshot | None:
-        """The last snapshot; ``None`` if there is none."""
-        return self._journal.snapshot(self._bandit)
+    def snapshot(self, last: int | None = None) -> Snapshot | None:
+        """The latest snapshot; ``None`` if there is none.
+
+        Args:
+            last: The number of the last event that it may contain; ``None``: any.
+        """
+        return self._journal.snapshot(self._bandit, last)
 
     def save_snapshot(self, snapshot: Snapshot) -> Future[None]:
         """Queue a snapshot; the future is done when it is durable.

@@ -16,10 +16,8 @@ from .event_keys import decided_key
 from .events import Event
 from .fold import Fold
 from .journal import stale_owner
+from .snapshot_thinning import EVENTS_PER_SNAPSHOT
 from .snapshots import load_fold, take_snapshot
-
-EVENTS_PER_SNAPSHOT = 1000
-"""Events after which a snapshot is stored: a start folds no more than about these."""
 
 
 class CurrentFold:

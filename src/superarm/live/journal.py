@@ -7,7 +7,8 @@ A :class:`Journal` is a database with these tables:
 ``events``      bandit, seq, key, kind, time, body            append-only; (bandit, seq) and
                                                               (bandit, key) are unique
 ``blobs``       hash, bytes                                   offers, each stored once
-``snapshots``   bandit, seq, bytes                            disposable: they only make restarts fast
+``snapshots``   bandit, seq, bytes                            disposable: they only make restarts and
+                                                              explanations fast
 ``tokens``      hash, tenant, name, scopes, created           who may use a service
 ``processes``   id, address, seen                             who serves; in PostgreSQL only
 ==============  ============================================  =====================================
@@ -28,7 +29,7 @@ from superarm.core.errors import ConflictError, StateError, SuperarmError
 
 from .events import Event
 
-SCHEMA = 2
+SCHEMA = 3
 """The version of the tables."""
 UPGRADED = (
     "a later version of superarm has upgraded the storage; upgrade this service too"
@@ -92,7 +93,8 @@ class Snapshot(NamedTuple):
 class Append:
     """Events of one bandit that are stored together, with the blobs to which they refer.
 
-    A snapshot goes the same way, after the events that it contains: so it is never ahead of them.
+    A snapshot goes the same way, after the events that it contains: so it is never ahead of them. Storing
+    one removes :func:`surplus ones <superarm.live.snapshot_thinning.surplus_snapshots>`.
     """
 
     bandit: int
@@ -225,11 +227,12 @@ class Journal(Protocol):
             name: Its hash.
         """
 
-    def snapshot(self, bandit: int) -> Snapshot | None:
-        """The last snapshot of a bandit; ``None`` if there is none.
+    def snapshot(self, bandit: int, last: int | None = None) -> Snapshot | None:
+        """The latest snapshot of a bandit; ``None`` if there is none.
 
         Args:
             bandit: The id of the bandit.
+            last: The number of the last event that it may contain; ``None``: any.
         """
 
     def check(self) -> list[str]:

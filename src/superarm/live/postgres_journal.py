@@ -43,7 +43,8 @@ from .postgres_connections import (
     without_password,
 )
 from .postgres_schema import STEPS
-from .sql_journal import LAST_SEQ, SQLJournal
+from .snapshot_thinning import StoredSnapshot, surplus_snapshots
+from .sql_journal import LAST_SEQ, SNAPSHOT_SIZES, SQLJournal
 
 _READERS = 4
 """Connections that read, at most."""
@@ -236,16 +237,29 @@ def _copy_events(connection: Connection, appends: Sequence[Append]) -> None:
 
 
 def _insert_snapshots(connection: Connection, appends: Sequence[Append]) -> None:
-    latest: dict[int, Snapshot] = {}
-    for append in appends:
+    in_order = sorted(appends, key=lambda append: append.bandit)  # stable
+    for append in in_order:
         if append.snapshot is not None:
-            latest[append.bandit] = append.snapshot
-    for bandit, snapshot in sorted(latest.items()):
+            _insert_snapshot(connection, append.bandit, append.snapshot)
+
+
+def _insert_snapshot(connection: Connection, bandit: int, snapshot: Snapshot) -> None:
+    # One process at a time changes the snapshots of a bandit, so that none waits for another's rows.
+    # Appends of events do not wait for this lock.
+    connection.execute(
+        b"SELECT 1 FROM bandits WHERE id = %s FOR NO KEY UPDATE", (bandit,)
+    )
+    connection.execute(
+        b"INSERT INTO snapshots (bandit, seq, bytes) VALUES (%s, %s, %b) "
+        b"ON CONFLICT (bandit, seq) DO UPDATE SET bytes = excluded.bytes",
+        (bandit, snapshot.seq, snapshot.data),
+    )
+    sizes = connection.execute(_translated(SNAPSHOT_SIZES), (bandit,))
+    surplus = surplus_snapshots(StoredSnapshot(*row) for row in sizes)
+    if surplus:
         connection.execute(
-            b"INSERT INTO snapshots (bandit, seq, bytes) VALUES (%s, %s, %b) "
-            b"ON CONFLICT (bandit) DO UPDATE SET seq = excluded.seq, bytes = excluded.bytes "
-            b"WHERE excluded.seq >= snapshots.seq",
-            (bandit, snapshot.seq, snapshot.data),
+            b"DELETE FROM snapshots WHERE bandit = %s AND seq = ANY (%s)",
+            (bandit, surplus),
         )
 
 

@@ -47,5 +47,9 @@ CREATE TABLE processes (
     seen timestamptz NOT NULL
 );
 """,
+    # Several snapshots of a bandit.
+    3: """
+ALTER TABLE snapshots DROP CONSTRAINT snapshots_pkey, ADD PRIMARY KEY (bandit, seq);
+""",
 }
 """Statements that lead to each schema from the one before. The first in PostgreSQL was 2."""

@@ -25,7 +25,7 @@ def load_fold(journal: BanditJournal) -> Fold:
     Args:
         journal: Where its events are.
     """
-    fold = _start(journal, journal.snapshot())
+    fold = _start(journal)
     fold.catch_up()
     return fold
 
@@ -33,32 +33,36 @@ def load_fold(journal: BanditJournal) -> Fold:
 def load_fold_before(journal: BanditJournal, seq: int) -> Fold:
     """The bandit as it was just before an event.
 
-    It starts from the snapshot if that is old enough, and otherwise from the first event.
+    It starts from the latest snapshot that is old enough, or from the first event.
 
     Args:
         journal: Where its events are.
         seq: The number of the event.
     """
-    snapshot = journal.snapshot()
-    if snapshot is not None and snapshot.seq >= seq:
-        snapshot = None
-    fold = _start(journal, snapshot)
+    fold = _start(journal, last=seq - 1)
     for event in journal.events(after=fold.seq, last=seq - 1):
         fold.apply(event)
     return fold
 
 
-def _start(journal: BanditJournal, snapshot: Snapshot | None) -> Fold:
-    """A fold that contains the events of a snapshot, or none."""
-    fold = Fold(journal)
-    if snapshot is None:
-        return fold
-    try:
-        _restore(fold, snapshot)
-    except SuperarmError:
-        # Of another version, perhaps. The events contain all of it.
-        return Fold(journal)
-    return fold
+def _start(journal: BanditJournal, last: int | None = None) -> Fold:
+    """A fold that contains the events of the latest snapshot that can be read, or none.
+
+    Args:
+        journal: Where the events of the bandit are.
+        last: The number of the last event that it may contain; ``None``: any.
+    """
+    snapshot = journal.snapshot(last)
+    while snapshot is not None:
+        fold = Fold(journal)
+        try:
+            _restore(fold, snapshot)
+        except SuperarmError:
+            # Of another version, perhaps. The events contain all of it.
+            snapshot = journal.snapshot(snapshot.seq - 1)
+        else:
+            return fold
+    return Fold(journal)
 
 
 def take_snapshot(fold: Fold) -> Snapshot:

@@ -15,6 +15,9 @@ from .journal_check import find_problems
 
 LAST_SEQ = "SELECT coalesce(max(seq), 0) FROM events WHERE bandit = ?"
 """Returns the number of the last event of a bandit; 0 if there is none."""
+SNAPSHOT_SIZES = "SELECT seq, length(bytes) FROM snapshots WHERE bandit = ?"
+"""Returns the number of the last event and the bytes of each snapshot of a bandit."""
+_LARGEST = 2**63 - 1  # that fits in a column
 _PAGE = 1000  # events read at a time
 _KINDS = frozenset(Kind)
 
@@ -144,9 +147,12 @@ class SQLJournal(Journal, ABC):
         data: bytes = row[0]
         return data
 
-    def snapshot(self, bandit: int) -> Snapshot | None:
-        query = "SELECT seq, bytes FROM snapshots WHERE bandit = ?"
-        row = self._first_row(query, (bandit,))
+    def snapshot(self, bandit: int, last: int | None = None) -> Snapshot | None:
+        query = (
+            "SELECT seq, bytes FROM snapshots WHERE bandit = ? AND seq <= ? "
+            "ORDER BY seq DESC LIMIT 1"
+        )
+        row = self._first_row(query, (bandit, _LARGEST if last is None else last))
         return None if row is None else Snapshot(*row)
 
     # --- damage ----------------------------------------------------------------------------

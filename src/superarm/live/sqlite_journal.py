@@ -38,7 +38,8 @@ from .journal import (
     too_new,
     upgraded_since,
 )
-from .sql_journal import LAST_SEQ, SQLJournal
+from .snapshot_thinning import StoredSnapshot, surplus_snapshots
+from .sql_journal import LAST_SEQ, SNAPSHOT_SIZES, SQLJournal
 from .sqlite_log import check_log
 from .sqlite_schema import STEPS
 
@@ -226,10 +227,17 @@ def _insert_snapshot(connection: sqlite3.Connection, append: Append) -> None:
     snapshot = append.snapshot
     if snapshot is None:
         return
+    bandit = append.bandit
     connection.execute(
-        "INSERT INTO snapshots (bandit, seq, bytes) VALUES (?, ?, ?) ON CONFLICT (bandit) DO "
-        "UPDATE SET seq = excluded.seq, bytes = excluded.bytes WHERE excluded.seq >= seq",
-        (append.bandit, snapshot.seq, snapshot.data),
+        "INSERT INTO snapshots (bandit, seq, bytes) VALUES (?, ?, ?) "
+        "ON CONFLICT (bandit, seq) DO UPDATE SET bytes = excluded.bytes",
+        (bandit, snapshot.seq, snapshot.data),
+    )
+    sizes = connection.execute(SNAPSHOT_SIZES, (bandit,))
+    surplus = surplus_snapshots(StoredSnapshot(*row) for row in sizes)
+    connection.executemany(
+        "DELETE FROM snapshots WHERE bandit = ? AND seq = ?",
+        [(bandit, seq) for seq in surplus],
     )
 
 

@@ -42,5 +42,17 @@ CREATE TABLE tokens (
     UNIQUE (tenant, name)
 ) STRICT, WITHOUT ROWID;
 """,
+    # Schema 3: several snapshots of a bandit.
+    """
+ALTER TABLE snapshots RENAME TO single_snapshots;
+CREATE TABLE snapshots (
+    bandit INTEGER NOT NULL REFERENCES bandits (id),
+    seq INTEGER NOT NULL,
+    bytes BLOB NOT NULL,
+    PRIMARY KEY (bandit, seq)
+) STRICT;
+INSERT INTO snapshots (bandit, seq, bytes) SELECT bandit, seq, bytes FROM single_snapshots;
+DROP TABLE single_snapshots;
+""",
 )
 """Statements that lead from each schema to the next, beginning with an empty file."""

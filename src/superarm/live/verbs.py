@@ -227,9 +227,8 @@ class BanditVerbs(Protocol):
         The explanation has the same kind of reasons for the chosen arms and for those of the runner-up, the
         next best super arm.
 
-        For a decision after the last snapshot, this takes about as long as loading the bandit; for an older
-        one, it replays the journal from its first event. It searches the 10,000 events before the decision
-        for teachers.
+        It loads the latest snapshot before the decision and replays the events in between. It searches the
+        10,000 events before the decision for teachers.
 
         Args:
             decision: The decision, or its id.
