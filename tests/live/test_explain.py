@@ -15,8 +15,10 @@ from tampering import tamper
 
 from superarm.cli.bandits import explanation_json
 from superarm.client import Client
-from superarm.core import Floats
+from superarm.core import Floats, State
+from superarm.core.capabilities import HasPriorCovariance
 from superarm.core.errors import InputError
+from superarm.core.registry import build, catalogue, register
 from superarm.kernels import Linear, SquaredExponential
 from superarm.live import Bandit, Storage, create_bandit
 from superarm.live.explain import ArmReasons, Explanation
@@ -24,8 +26,13 @@ from superarm.live.fold import Fold
 from superarm.live.teachers import Teacher
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
-from superarm.posteriors import SparseVariational, StreamingGP
+from superarm.posteriors import Memory, SparseVariational, StreamingGP, Wrapping
 from superarm.rules import UCB, Fixed
+from superarm.testing.compositions.samples import (
+    features,
+    posterior_sample,
+    road_rows,
+)
 
 KERNEL = SquaredExponential(lengthscale=0.3)
 NOISE = 0.01
@@ -157,9 +164,11 @@ def assert_same(table: dict[str, Any], expected: dict[str, Any]) -> None:
                 assert teacher == expected_teacher
 
 
-def played(storage: Storage) -> tuple[list[Learned], Floats]:
+def played(
+    storage: Storage, spec: IndexPolicy | None = None
+) -> tuple[list[Learned], Floats]:
     """A bandit ``menu`` with history, noisy rewards and a decision ``last``; what it had learned by then."""
-    bandit = create_bandit("menu", spec=policy(), storage=storage)
+    bandit = create_bandit("menu", spec=spec or policy(), storage=storage)
     rng = np.random.default_rng(5)
     history = rng.random((3, 2))
     bandit.observe(history, {0: 0.5, 2: -0.3}, noise_variance={0: 0.04, 2: 0.09})
@@ -315,6 +324,86 @@ def test_rewards_that_were_not_yet_learned_teach_nothing(storage: Storage) -> No
     fourth = bandit.ask(MENU, decision_id="fourth")
     teachers = bandit.explain(fourth).arms[0].teachers
     assert {teacher.decision for teacher in teachers} == {"first", "second"}
+
+
+# --- posteriors that know less -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["independent", "resetting", "separate", "roads"])
+def test_a_posterior_without_prior_covariances_has_no_teachers(
+    storage: Storage, name: str
+) -> None:
+    """The explanation states why. Columns that cannot be averaged are left out."""
+    posterior = build("posterior", posterior_sample(name, drifts=False))
+    rows = road_rows() if name == "roads" else features()
+    bandit = create_bandit(
+        "menu", spec=policy(posterior=posterior, oracle=TopK(k=1)), storage=storage
+    )
+    first = bandit.ask(rows)
+    bandit.tell(first, {first.arms[0]: 1.5})
+    explanation = bandit.explain(bandit.ask(rows))
+    refusal = f"{type(posterior).__name__} does not compute prior covariances"
+    assert explanation.teachers_refusal is not None
+    assert explanation.teachers_refusal.startswith(refusal)
+    (reasons,) = explanation.arms
+    assert reasons.teachers == []
+    assert reasons.mean is not None
+    # Arms of 'separate' belong to a group, those of 'resetting' are fixed; of roads all rows are alike.
+    assert reasons.column == ("column 2" if name == "separate" else None)
+
+
+class Hidden(Wrapping):
+    """A posterior of a user's own, which does not compute prior covariances."""
+
+    kind = "hidden"
+
+    def _absorb(self, keys: Any, rewards: Any, noise: Any, rng: Any) -> float:
+        before = self._inside.information_gain
+        self._inside.observe(keys, rewards, noise)
+        return self._inside.information_gain - before
+
+    def _memory(self) -> Memory:
+        return Memory({}, parts={"inside": self._inside.state()})
+
+    def _remember(self, state: State) -> None:
+        self._replace_inside(self._inside.restored(state.part("inside")))
+
+
+class Open(Hidden, HasPriorCovariance):
+    """The same, which does."""
+
+    kind = "open"
+
+    def prior_variances(self, keys: Any) -> Floats:
+        return np.array([k(row, row) for row in keys])
+
+    def prior_covariances(self, keys: Any, others: Any) -> Floats:
+        return np.array([[k(row, other) for other in others] for row in keys])
+
+
+@pytest.mark.parametrize("kind", [Hidden, Open])
+def test_a_posterior_of_your_own_may_rank_rewards(
+    storage: Storage, kind: type[Hidden], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = {family: dict(known) for family, known in catalogue._parts.items()}
+    monkeypatch.setattr(catalogue, "_parts", parts)  # not for other tests
+    monkeypatch.setattr(catalogue, "_names", dict(catalogue._names))
+    register("posterior", kind.kind)(kind)
+    own = policy(posterior=kind(StreamingGP(KERNEL, noise_variance=NOISE)))
+    learned, rows = played(storage, own)
+    expected = slow_explanation("last", learned, rows)
+    explanation = storage_bandit(storage).explain("last")
+    if kind is Open:
+        assert explanation.teachers_refusal is None
+        assert_same(as_json(explanation), as_json(expected))
+    else:
+        assert explanation.teachers_refusal == (
+            "Hidden does not compute prior covariances, so rewards are not ranked; "
+            "superarm.core.capabilities.HasPriorCovariance lists what it needs"
+        )
+        for arm in explanation.arms:
+            assert arm.teachers == []
+            assert arm.column is not None
 
 
 # --- where the fold starts -----------------------------------------------------------------

@@ -237,6 +237,7 @@ def explanation_json(explanation: Explanation) -> dict[str, Any]:
         "arms": [_reasons_json(arm) for arm in explanation.arms],
         "runner_up": [_reasons_json(arm) for arm in explanation.runner_up],
         "margin": explanation.margin,
+        "teachers_refusal": explanation.teachers_refusal,
     }
 
 
@@ -262,6 +263,8 @@ def print_explanation(explanation: Explanation) -> None:
         say(line)
         for arm in explanation.runner_up:
             _print_reasons(arm)
+    if explanation.teachers_refusal is not None:
+        say(f"no teachers: {explanation.teachers_refusal}")
 
 
 def _print_reasons(arm: ArmReasons) -> None:

@@ -105,6 +105,7 @@ def decode_explanation(body: Mapping[str, Any]) -> Explanation:
         arms=[_decode_reasons(arm) for arm in body["arms"]],
         runner_up=[_decode_reasons(arm) for arm in body["runner_up"]],
         margin=body["margin"],
+        teachers_refusal=body.get("teachers_refusal"),  # not of earlier services
     )
 
 

@@ -279,6 +279,30 @@ class SelfCalibrating(ABC):
         """
 
 
+class HasPriorCovariance(ABC):
+    """A posterior that computes how arms covary before anything is observed.
+
+    With it, ``explain`` ranks rewards by how much they taught about an arm.
+    """
+
+    @abstractmethod
+    def prior_variances(self, keys: Any) -> Floats:
+        """Prior variance of each arm, (m,).
+
+        Args:
+            keys: Keys of m arms, as ``keys`` returns them.
+        """
+
+    @abstractmethod
+    def prior_covariances(self, keys: Any, others: Any) -> Floats:
+        """Prior covariance of each arm with each of the others, (m, n).
+
+        Args:
+            keys: Keys of m arms, as ``keys`` returns them.
+            others: Keys of n arms, perhaps of other offers.
+        """
+
+
 class PartialStd(ABC):
     """A belief whose ``std`` of all arms costs far more than that of a few."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from superarm.core import Arms, Offer
 from superarm.core.capabilities import Forecaster
-from superarm.policies.exploring import index_policy_of
+from superarm.core.errors import InputError
 
 from .fold import Fold
 
@@ -28,13 +28,15 @@ def strongest_columns(
 ) -> dict[int, ColumnEffect]:
     """The column that changes the mean most when replaced by its average over the offer, by position.
 
+    A column whose average the policy refuses is left out, such as the number of a road.
+
     Args:
         fold: The bandit just before a decision.
         offer: The offer of the decision.
         positions: The arms in question.
     """
     policy = fold.policy
-    if not isinstance(policy, Forecaster) or _has_fixed_arms(policy):
+    if not isinstance(policy, Forecaster):
         return {}
     features = offer.arms.features
     average = features.mean(axis=0)
@@ -42,7 +44,10 @@ def strongest_columns(
     effects: dict[int, ColumnEffect] = {}
     for column, name in enumerate(_column_names(fold, features.shape[1])):
         without_column = _with_constant(offer, column, average[column])
-        averaged_means = policy.beliefs(without_column).mean
+        try:
+            averaged_means = policy.beliefs(without_column).mean
+        except InputError:
+            continue  # an average that no arm has: of fixed arms, roads or groups
         for position in positions:
             change = float(means[position] - averaged_means[position])
             strongest = effects.get(position, _NO_EFFECT)
@@ -56,15 +61,6 @@ def _with_constant(offer: Offer, column: int, value: float) -> Offer:
     features = offer.arms.features.copy()
     features[:, column] = value
     return replace(offer, arms=Arms(ids=offer.arms.ids, features=features))
-
-
-def _has_fixed_arms(policy: object) -> bool:
-    """Whether arms are identified by their number, so that features cannot be changed."""
-    learner = index_policy_of(policy)
-    if learner is None:
-        return False
-    posterior: Any = learner.posterior
-    return "arms" in posterior.parameters()
 
 
 def _column_names(fold: Fold, width: int) -> Sequence[str]:

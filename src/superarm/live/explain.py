@@ -50,6 +50,8 @@ class Explanation(Displayable):
     """The arms of the next best super arm; empty if there is no other."""
     margin: float | None
     """How much lower the total index of the runner-up was."""
+    teachers_refusal: str | None = None
+    """Why no arm has teachers, and what the posterior lacks; ``None`` if rewards are ranked."""
 
 
 def explain(journal: BanditJournal, decision_id: str) -> Explanation:
@@ -75,6 +77,7 @@ def explain(journal: BanditJournal, decision_id: str) -> Explanation:
         arms=_reasons(record.offer, record.decision, evidence),
         runner_up=_reasons(record.offer, runner_up, evidence),
         margin=_margin(record.decision, runner_up),
+        teachers_refusal=evidence.refusal,
     )
 
 
@@ -82,14 +85,14 @@ class _Evidence(NamedTuple):
     """What changed the beliefs about arms, by position in the offer."""
 
     teachers: dict[int, list[Teacher]]
+    refusal: str | None  # why there are no teachers
     effects: dict[int, ColumnEffect]
 
 
 def _find_evidence(fold: Fold, offer: Offer, positions: list[int]) -> _Evidence:
-    return _Evidence(
-        teachers=find_teachers(fold, offer, positions),
-        effects=strongest_columns(fold, offer, positions),
-    )
+    search = find_teachers(fold, offer, positions)
+    effects = strongest_columns(fold, offer, positions)
+    return _Evidence(search.teachers, search.refusal, effects)
 
 
 def _reasons(

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from superarm.core import Floats, Offer
-from superarm.kernels import Columns
+from superarm.core import Offer, Posterior
+from superarm.core.capabilities import HasPriorCovariance
 from superarm.policies.exploring import index_policy_of
-from superarm.posteriors.drifting.keys import rows_of, times_of
 
 from .arms import ArmId
 from .fold import Fold
@@ -42,16 +42,23 @@ class _Reward(NamedTuple):
     arm: ArmId
     value: float
     noise_variance: float
-    row: Floats  # what the kernel sees of its arm, (d,)
+    key: Any  # what the posterior calls its arm: a number, or a row
 
 
-def find_teachers(
-    fold: Fold, offer: Offer, positions: list[int]
-) -> dict[int, list[Teacher]]:
-    """The rewards that alone explain most of the prior variance of some arms, by position.
+class TeacherSearch(NamedTuple):
+    """The teachers of some arms, or the reason why there are none."""
 
-    A reward at row z with noise variance σ² explains k(x, z)² / (k(x, x)(k(z, z) + σ²)) of the variance
-    at x. Equal shares are ordered by time, the earliest first.
+    teachers: dict[int, list[Teacher]]
+    """By position in the offer."""
+    refusal: str | None
+    """Why rewards cannot be ranked; ``None`` if they are."""
+
+
+def find_teachers(fold: Fold, offer: Offer, positions: list[int]) -> TeacherSearch:
+    """The rewards that alone explain most of the prior variance of some arms.
+
+    A reward of arm z with noise variance σ² explains k(x, z)² / (k(x, x)(k(z, z) + σ²)) of the variance
+    of x. Equal shares are ordered by time, the earliest first.
 
     Args:
         fold: The bandit just before a decision.
@@ -60,37 +67,45 @@ def find_teachers(
     """
     policy = index_policy_of(fold.policy)
     if policy is None:
-        return {}
-    rows = _KernelRows(policy.posterior)
-    if rows.kernel is None:
-        return {}
-    ranking = _Ranking(rows.kernel, rows.of(offer)[positions])
+        name = type(fold.policy).__name__
+        return TeacherSearch({}, f"{name} has no posterior, so rewards are not ranked")
+    posterior = policy.posterior
+    if not isinstance(posterior, HasPriorCovariance):
+        return TeacherSearch({}, _without_prior(posterior))
+    ranking = _Ranking(posterior, posterior.keys(offer)[positions])
     chunk: list[_Reward] = []
-    for reward in _learned_rewards(fold, rows):
+    for reward in _learned_rewards(fold, posterior):
         chunk.append(reward)
         if len(chunk) == _CHUNK:
             ranking.add(chunk)
             chunk = []
     if chunk:
         ranking.add(chunk)
-    return dict(zip(positions, ranking.best, strict=True))
+    return TeacherSearch(dict(zip(positions, ranking.best, strict=True)), None)
 
 
-def _learned_rewards(fold: Fold, rows: _KernelRows) -> Iterator[_Reward]:
+def _without_prior(posterior: Posterior) -> str:
+    return (
+        f"{type(posterior).__name__} does not compute prior covariances, so rewards are not ranked; "
+        "superarm.core.capabilities.HasPriorCovariance lists what it needs"
+    )
+
+
+def _learned_rewards(fold: Fold, posterior: Posterior) -> Iterator[_Reward]:
     """The rewards of the latest events that the policy has learned."""
     first = max(0, fold.seq - EVENTS_SEARCHED)
     held_back = {observation.seq for observation in fold.held_back}
     for observation in fold.reader.observations(after=first, last=fold.seq):
         if observation.seq not in held_back:
-            yield from _rewards_of(observation, rows)
+            yield from _rewards_of(observation, posterior)
 
 
-def _rewards_of(observation: Observation, rows: _KernelRows) -> Iterator[_Reward]:
+def _rewards_of(observation: Observation, posterior: Posterior) -> Iterator[_Reward]:
     feedback = observation.feedback
-    observed = rows.of(observation.offer)[feedback.positions]
+    observed = posterior.keys(observation.offer)[feedback.positions]
     noise_variances = feedback.noise_variance
     if noise_variances is None:
-        noise_variances = np.full(len(observed), rows.noise_variance)
+        noise_variances = np.full(len(observed), posterior.noise_std**2)
     ids: Any = observation.offer.arms.ids
     for place, position in enumerate(feedback.positions.tolist()):
         yield _Reward(
@@ -98,7 +113,7 @@ def _rewards_of(observation: Observation, rows: _KernelRows) -> Iterator[_Reward
             arm=ids[position],
             value=float(feedback.rewards[place]),
             noise_variance=float(noise_variances[place]),
-            row=observed[place],
+            key=observed[place],
         )
 
 
@@ -106,15 +121,15 @@ class _Ranking:
     """The best teachers of some arms so far.
 
     Args:
-        kernel: The prior covariance.
-        rows: What it sees of the arms, (m, d).
+        prior: The posterior, which computes prior covariances.
+        keys: Its keys of the arms, one entry or row each.
     """
 
-    def __init__(self, kernel: Any, rows: Floats) -> None:
-        self._kernel = kernel
-        self._rows = rows
-        self._variances = kernel.diag(rows)
-        self.best: list[list[Teacher]] = [[] for _ in rows]
+    def __init__(self, prior: HasPriorCovariance, keys: NDArray[Any]) -> None:
+        self._prior = prior
+        self._keys = keys
+        self._variances = prior.prior_variances(keys)
+        self.best: list[list[Teacher]] = [[] for _ in keys]
         """By arm, the best first."""
 
     def add(self, rewards: list[_Reward]) -> None:
@@ -123,10 +138,10 @@ class _Ranking:
         Args:
             rewards: The rewards.
         """
-        observed = np.array([reward.row for reward in rewards])  # (n, d)
+        observed = np.array([reward.key for reward in rewards])  # (n,) or (n, d)
         noise = np.array([reward.noise_variance for reward in rewards])
-        covariances = np.asarray(self._kernel(self._rows, observed))  # (m, n)
-        observed_variances = self._kernel.diag(observed) + noise
+        covariances = self._prior.prior_covariances(self._keys, observed)  # (m, n)
+        observed_variances = self._prior.prior_variances(observed) + noise
         variances = np.outer(self._variances, observed_variances)
         # An arm without prior variance, such as 0 in a linear kernel, has nothing to explain.
         shares = np.zeros_like(covariances)
@@ -138,47 +153,3 @@ class _Ranking:
                 best.append(Teacher(reward.decision, reward.arm, reward.value, share))
             best.sort(key=lambda teacher: teacher.share, reverse=True)
             del best[_TEACHERS:]
-
-
-class _KernelRows:
-    """What the kernel of a posterior sees of arms.
-
-    Args:
-        posterior: The posterior.
-    """
-
-    def __init__(self, posterior: Any) -> None:
-        parameters = posterior.parameters()
-        self._posterior = posterior
-        self._features: Floats | None = None  # of fixed arms, which are known by number
-        if parameters.get("arms") is not None:
-            self._features = np.asarray(parameters["arms"])
-        self.kernel = _prior_kernel(parameters)
-        """The prior covariance of these rows; ``None`` if the posterior has no kernel."""
-        self.noise_variance = posterior.noise_std**2
-        """Of rewards without one of their own."""
-
-    def of(self, offer: Offer) -> Floats:
-        """The rows of the arms on offer, (n, d); the time comes last.
-
-        Args:
-            offer: The offer.
-        """
-        keys = self._posterior.keys(offer)
-        rows: Floats
-        if self._features is None:
-            rows = keys
-            return rows
-        if keys.ndim == 1:
-            rows = self._features[keys]
-            return rows
-        return np.column_stack([self._features[rows_of(keys)], times_of(keys)])
-
-
-def _prior_kernel(parameters: dict[str, Any]) -> Any:
-    kernel = parameters.get("kernel")
-    if "drift" not in parameters or kernel is None:
-        return kernel
-    width = np.shape(parameters["arms"])[1]
-    space = Columns(kernel=kernel, columns=tuple(range(width)))
-    return space * Columns(kernel=parameters["drift"], columns=(width,))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Covariance, Floats, Ints, Offer, State
+from superarm.core.capabilities import HasPriorCovariance
 from superarm.core.errors import InputError, ShapeError, StateError
 from superarm.core.inputs import (
     LARGEST,
@@ -20,7 +21,7 @@ from superarm.kernels.base import as_covariance
 
 from .base import GaussianPosterior, Memory
 from .observations import ObservationBuffer, Observations
-from .variances import largest_variance
+from .variances import largest_variance, prior_variance
 
 MeanFunction = float | Callable[[Floats], Floats]
 """A constant prior mean, or a function of the feature rows (m, d) that returns the means (m,)."""
@@ -92,7 +93,7 @@ class RowPosterior(GaussianPosterior):
             self._data.append(*observations)
 
 
-class KernelPosterior(RowPosterior):
+class KernelPosterior(RowPosterior, HasPriorCovariance):
     """A posterior with a kernel, and a prior mean that is a number or a function of the arms.
 
     Args:
@@ -109,6 +110,12 @@ class KernelPosterior(RowPosterior):
         if not callable(mean):
             mean = as_number(mean, "mean", -LARGEST, LARGEST)
         self.mean: MeanFunction = mean
+
+    def prior_variances(self, keys: Floats) -> Floats:
+        return prior_variance(self.kernel, keys)
+
+    def prior_covariances(self, keys: Floats, others: Floats) -> Floats:
+        return np.array(self.kernel(keys, others), dtype=np.float64)
 
     def _prior_mean(self, keys: Floats) -> Floats | float:
         """The prior mean of these arms, one number or (m,)."""

@@ -14,7 +14,7 @@ from superarm.core import (
     Offer,
     Posterior,
 )
-from superarm.core.capabilities import Resumable
+from superarm.core.capabilities import HasPriorCovariance, Resumable
 from superarm.core.errors import InputError, StaleBeliefError
 
 from .helpers import (
@@ -80,6 +80,20 @@ class PosteriorContract(PosteriorCase):
         self._assert_variance(variance, expected_variance, "the variance")
         mean_only = posterior.predict(keys, return_std=False)
         assert mean_only.std is None
+
+    def test_prior_covariances_are_those_before_data(self) -> None:
+        """Of any arms with any others, whatever was learned."""
+        prior = self._joint(self.make_posterior())
+        for posterior in self._new_and_trained():
+            if not isinstance(posterior, HasPriorCovariance):
+                return
+            keys = self._keys(posterior)
+            few = keys[1:4]
+            covariances = posterior.prior_covariances(few, keys)
+            self._assert_variance(covariances, prior.cov[1:4], "prior_covariances()")
+            variances = posterior.prior_variances(keys)
+            expected = np.diagonal(prior.cov)
+            self._assert_variance(variances, expected, "prior_variances()")
 
     def test_draws_have_the_stated_moments(self) -> None:
         size = self.draws

@@ -251,6 +251,9 @@ class Explanation(Body):
     margin: float | None = Field(
         description="How much lower the total index of the runner-up was."
     )
+    teachers_refusal: str | None = Field(
+        description="Why no arm has teachers; null if rewards are ranked."
+    )
 
 
 class Fitted(Body):

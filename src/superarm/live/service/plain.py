@@ -109,6 +109,7 @@ def explanation_body(explanation: Explanation) -> bodies.Explanation:
         arms=[_reasons_body(arm) for arm in explanation.arms],
         runner_up=[_reasons_body(arm) for arm in explanation.runner_up],
         margin=explanation.margin,
+        teachers_refusal=explanation.teachers_refusal,
     )
 
 

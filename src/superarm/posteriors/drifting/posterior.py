@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Covariance, Floats, Ints, Offer, Rng, State
+from superarm.core.capabilities import HasPriorCovariance
 from superarm.core.errors import ForgottenError, InputError
 from superarm.core.inputs import (
     as_features,
@@ -58,7 +59,7 @@ _MOST_STATE = 2.5e8
 
 
 @register("posterior", "drifting")
-class DriftingGP(GaussianPosterior):
+class DriftingGP(GaussianPosterior, HasPriorCovariance):
     """Exact posterior over fixed arms whose rewards drift.
 
     Keys are rows of two numbers: an arm's row number and a time. Several rewards may share a time;
@@ -221,6 +222,21 @@ class DriftingGP(GaussianPosterior):
                     "faded, and is no longer kept; ask about later times"
                 )
         return keys
+
+    # --- the prior -------------------------------------------------------------------------
+
+    def prior_variances(self, keys: Floats) -> Floats:
+        variances: Floats = self._variance[rows_of(keys)]
+        return variances
+
+    def prior_covariances(self, keys: Floats, others: Floats) -> Floats:
+        arms = self.arms[rows_of(keys)]
+        other_arms = self.arms[rows_of(others)]
+        cov = np.array(self.kernel(arms, other_arms), dtype=np.float64)
+        times = times_of(keys)[:, np.newaxis]
+        other_times = times_of(others)[:, np.newaxis]
+        cov *= self.drift(times, other_times)
+        return cov
 
     # --- answers ---------------------------------------------------------------------------
 

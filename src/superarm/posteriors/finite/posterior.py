@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Arms, Covariance, Floats, Ints, Offer, Rng, State
-from superarm.core.capabilities import Resumable
+from superarm.core.capabilities import HasPriorCovariance, Resumable
 from superarm.core.compiling import Backend
 from superarm.core.errors import InputError, ShapeError, StateError, install_line
 from superarm.core.inputs import (
@@ -42,6 +42,7 @@ from superarm.kernels.base import as_covariance
 from superarm.posteriors.base import Memory
 from superarm.posteriors.beliefs import GaussianBelief
 from superarm.posteriors.fixed import COUNT, INFORMATION, FixedArms, FixedPosterior
+from superarm.posteriors.variances import prior_variance
 
 from .batch import Batch
 from .root import RootEngine
@@ -64,7 +65,7 @@ _ROW_NUMBERS = frozenset([int, np.int32, np.int64, np.intp])
 
 
 @register("posterior", "finite")
-class FiniteGP(FixedPosterior, Resumable):
+class FiniteGP(FixedPosterior, Resumable, HasPriorCovariance):
     """Exact posterior over fixed arms, which are named by their row numbers.
 
     Args:
@@ -270,6 +271,13 @@ class FiniteGP(FixedPosterior, Resumable):
 
     def _prior_scale(self, keys: Ints) -> float:
         return float(np.max(self.kernel.diag(self.arms)))
+
+    def prior_variances(self, keys: Ints) -> Floats:
+        return prior_variance(self.kernel, self.arms[keys])
+
+    def prior_covariances(self, keys: Ints, others: Ints) -> Floats:
+        covariances = self.kernel(self.arms[keys], self.arms[others])
+        return np.array(covariances, dtype=np.float64)
 
     # --- learning --------------------------------------------------------------------------
 
