@@ -12,9 +12,17 @@ from pathlib import Path
 from typing import Any
 
 _HEADER = (
-    "| fault | storage | clients | faults | acknowledged | lost | doubled | twins equal |\n"
+    "| fault | storage | clients | faults | acknowledged | lost | doubled | same |\n"
     "|---|---|---:|---:|---:|---:|---:|---|"
 )
+
+
+_PROOFS = {
+    "twin_same": "as a twin",
+    "replay_same": "on replay",
+    "events_same": "events",
+}
+"""What was compared, by the name of its result."""
 
 
 def table(lines: Iterable[str]) -> str:
@@ -36,9 +44,17 @@ def _row(counts: dict[str, Any]) -> str:
         _number(counts[name])
         for name in ("clients", "faults", "acknowledged", "lost", "doubled")
     ]
-    twins = "yes" if counts["twins_equal"] else "no"
-    cells = [counts["fault"], counts["storage"], *numbers, twins]
+    cells = [counts["fault"], counts["storage"], *numbers, _proofs(counts)]
     return f"| {' | '.join(cells)} |"
+
+
+def _proofs(counts: dict[str, Any]) -> str:
+    """What was compared, and where it differs."""
+    compared = []
+    for name, text in _PROOFS.items():
+        if name in counts:
+            compared.append(text if counts[name] else f"not {text}")
+    return ", ".join(compared)
 
 
 def _number(value: int | None) -> str:

@@ -22,7 +22,7 @@ COUNTS = FaultCounts(
     acknowledged=1234,
     lost=0,
     doubled=0,
-    twins_equal=True,
+    twin_same=True,
 )
 
 
@@ -47,11 +47,12 @@ def test_counts_become_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     replace(
         COUNTS, acknowledged=7
     ).record()  # an earlier run, which the next one replaces
-    COUNTS.record()
+    with pytest.raises(AssertionError, match="events_same"):
+        replace(COUNTS, twin_same=None, events_same=False).record()
     replace(COUNTS, url="postgresql://host", acknowledged=None).record()
     assert table(path).splitlines()[2:] == [
-        "| kill | PostgreSQL | 8 | 2 | – | 0 | 0 | yes |",
-        "| kill | SQLite | 8 | 2 | 1,234 | 0 | 0 | yes |",
+        "| kill | PostgreSQL | 8 | 2 | – | 0 | 0 | as a twin |",
+        "| kill | SQLite | 8 | 2 | 1,234 | 0 | 0 | not events |",
     ]
 
 
@@ -60,7 +61,9 @@ def test_counts_become_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     [
         replace(COUNTS, lost=1),
         replace(COUNTS, doubled=1),
-        replace(COUNTS, twins_equal=False),
+        replace(COUNTS, twin_same=False),
+        replace(COUNTS, replay_same=False),
+        replace(COUNTS, twin_same=None),
     ],
 )
 def test_a_loss_is_recorded_and_fails(
@@ -74,7 +77,7 @@ def test_a_loss_is_recorded_and_fails(
     assert stored["storage"] == "SQLite"
     assert stored["lost"] == wrong.lost
     assert stored["doubled"] == wrong.doubled
-    assert stored["twins_equal"] is wrong.twins_equal
+    assert stored.get("twin_same") is wrong.twin_same
 
 
 def test_the_page_has_the_stored_counts() -> None:

@@ -187,7 +187,7 @@ def send_malformed(storage: Storage, count: int) -> int:
             acknowledged=acknowledged,
             lost=max(0, started + acknowledged - len(keys)),
             doubled=len(keys) - len(set(keys)),
-            twins_equal=all(bandit.verify().same for bandit in again),
+            replay_same=all(bandit.verify().same for bandit in again),
         ).record()
         assert len(keys) == started + acknowledged
         assert reopened.journal.check() == []

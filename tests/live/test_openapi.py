@@ -186,7 +186,7 @@ def record_requests(report: str, bandit: Bandit, known: bool) -> None:
         acknowledged=None,
         lost=None,
         doubled=None,
-        twins_equal=bandit.verify().same,
+        replay_same=bandit.verify().same,
     ).record()
 
 

@@ -389,7 +389,7 @@ def run(machine: type[BanditMachine], size: settings) -> FaultCounts:
         acknowledged=sum(ending.events for ending in machine.endings),
         lost=sum(max(0, -number) for number in excess),
         doubled=sum(max(0, number) for number in excess),
-        twins_equal=all(ending.replay.same for ending in machine.endings),
+        replay_same=all(ending.replay.same for ending in machine.endings),
     ).record()
 
 

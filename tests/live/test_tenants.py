@@ -190,7 +190,7 @@ def hammer(storage: Storage, rounds: int) -> FaultCounts:
         acknowledged=expected_events.total(),
         lost=(expected_events - stored).total(),
         doubled=(stored - expected_events).total(),
-        twins_equal=all(bandit.verify().same for bandit in bandits.values()),
+        replay_same=all(bandit.verify().same for bandit in bandits.values()),
     ).record()
     check_words(bandits["alphaco"], "betainc")
     check_words(bandits["betainc"], "alphaco")

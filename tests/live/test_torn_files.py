@@ -111,7 +111,7 @@ class LogCounts:
             acknowledged=self.acknowledged,
             lost=self.lost,
             doubled=self.doubled,
-            twins_equal=self.is_same,
+            events_same=self.is_same,
         ).record()
 
 
@@ -383,7 +383,7 @@ def prove_copies(folder: Path, count: int) -> None:
         acknowledged=all_acknowledged,
         lost=lost,
         doubled=doubled,
-        twins_equal=is_same,
+        events_same=is_same,
     ).record()
 
 

@@ -17,9 +17,13 @@ from twins import equals_twin
 from superarm.live import Bandit
 
 
+PROOFS = ("twin_same", "replay_same", "events_same")
+"""Fields of :class:`FaultCounts` that prove a bandit to be as it should be."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FaultCounts:
-    """What a test of a fault counted.
+    """What a test of a fault counted, and one proof that the bandit is as it should be.
 
     Args:
         fault: What failed, or what was tried.
@@ -29,7 +33,10 @@ class FaultCounts:
         acknowledged: What clients know to be durable; ``None`` if nobody counts it.
         lost: How many of these the journal lacks; ``None`` likewise.
         doubled: Events that are there a second time; ``None`` likewise.
-        twins_equal: Whether a bandit without faults, which gets the same requests, is the same.
+        twin_same: Whether a bandit without faults, which gets the same requests, decides and learns
+            the same; ``None`` without such a twin. The next two likewise.
+        replay_same: Whether a replay of the journal repeats every decision.
+        events_same: Whether the events that were recovered are the recorded ones, up to the last of them.
     """
 
     fault: str
@@ -39,17 +46,28 @@ class FaultCounts:
     acknowledged: int | None
     lost: int | None
     doubled: int | None
-    twins_equal: bool
+    twin_same: bool | None = None
+    replay_same: bool | None = None
+    events_same: bool | None = None
+
+    @property
+    def is_same(self) -> bool:
+        """Whether there is a proof, and none that fails."""
+        proofs = {self.twin_same, self.replay_same, self.events_same} - {None}
+        return proofs == {True}
 
     @property
     def is_clean(self) -> bool:
         """Whether nothing is lost, doubled or different."""
-        return not self.lost and not self.doubled and self.twins_equal
+        return not self.lost and not self.doubled and self.is_same
 
     def record(self) -> FaultCounts:
         """Print and store the counts, then assert that nothing is lost, doubled or different."""
         counts = asdict(self)
         is_file = counts.pop("url").startswith("sqlite:")
+        for proof in PROOFS:
+            if counts[proof] is None:
+                del counts[proof]
         line = json.dumps({"storage": "SQLite" if is_file else "PostgreSQL", **counts})
         print(line)
         path = os.environ.get("SUPERARM_FAULTS")
@@ -58,7 +76,7 @@ class FaultCounts:
                 file.write(f"{line}\n")
         assert not self.lost, line
         assert not self.doubled, line
-        assert self.twins_equal, line
+        assert self.is_same, line
         return self
 
 
@@ -88,6 +106,6 @@ def record_menu(
         acknowledged=counts.acknowledged,
         lost=counts.lost,
         doubled=counts.doubled,
-        twins_equal=equals_twin(bandit),
+        twin_same=equals_twin(bandit),
     ).record()
     check_journal(bandit, acknowledged)
