@@ -16,7 +16,6 @@ from twins import equals_twin
 
 from superarm.live import Bandit
 
-
 PROOFS = ("twin_same", "replay_same", "events_same")
 """Fields of :class:`FaultCounts` that prove a bandit to be as it should be."""
 
