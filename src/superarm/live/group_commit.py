@@ -19,6 +19,7 @@ from threading import Condition, Thread
 from superarm.core.errors import SuperarmError
 
 from .journal import Append, Journal, StaleOwnerError, StorageError, stale_owner
+from .own_process import OwnProcess
 
 _MOST_TOGETHER = 4096
 """Appends in one transaction, at most: a larger one delays those who wait first."""
@@ -43,6 +44,8 @@ class GroupCommit:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self.process = OwnProcess()
+        """The process whose thread stores the events."""
         self._queue: deque[_QueuedAppend] = deque()
         self._changed = Condition()
         self._failed: dict[int, SuperarmError] = {}  # by bandit, until it is reset
@@ -62,6 +65,7 @@ class GroupCommit:
         Args:
             append: The events.
         """
+        self.process.require()
         queued = _QueuedAppend(append)
         with self._changed:
             if self._closing:

@@ -15,6 +15,7 @@ from psycopg.pq import TransactionStatus
 from superarm.core.errors import InputError, StateError
 
 from .journal import StorageError
+from .own_process import OwnProcess
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -113,6 +114,7 @@ class Connections:
         self._writers = _Pool(1)
         self._readers = _Pool(most_readers)
         self._closed = False
+        self._process = OwnProcess()
 
     def writing(self) -> AbstractContextManager[Connection]:
         """The connection that writes, for this thread only."""
@@ -124,6 +126,7 @@ class Connections:
 
     @contextmanager
     def _use(self, pool: _Pool) -> Iterator[Connection]:
+        self._process.require()
         with pool.slots, explained(self._where):
             connection = self._take(pool)
             try:

@@ -12,6 +12,7 @@ from .codec import decode_body
 from .events import Event, Kind
 from .journal import SCHEMA, BanditRow, Journal, Snapshot, TokenRow, too_new
 from .journal_check import find_problems
+from .own_process import OwnProcess
 
 LAST_SEQ = "SELECT coalesce(max(seq), 0) FROM events WHERE bandit = ?"
 """Returns the number of the last event of a bandit; 0 if there is none."""
@@ -39,6 +40,7 @@ class SQLJournal(Journal, ABC):
     def __init__(self, url: str, where: str) -> None:
         self._url = url
         self._where = where
+        self._process = OwnProcess()
 
     @property
     def url(self) -> str:

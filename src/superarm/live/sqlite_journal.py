@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO
+from typing import Any
 from uuid import uuid4
 
 from superarm.core.errors import ConflictError, FileError, InputError, StateError
-from superarm.core.files import open_locked, require_regular
+from superarm.core.files import require_regular
 
 from .codec import encode_body
 from .events import Event
@@ -41,6 +41,7 @@ from .journal import (
 from .snapshot_thinning import StoredSnapshot, surplus_snapshots
 from .sql_journal import LAST_SEQ, SNAPSHOT_SIZES, SQLJournal
 from .sqlite_log import check_log
+from .sqlite_owner import FileOwner
 from .sqlite_schema import STEPS
 
 _APPLICATION = 0x5375416D  # "SuAm": marks a file as ours
@@ -62,11 +63,12 @@ class SQLiteJournal(SQLJournal):
         self._reading = Lock()
         super().__init__(url=f"sqlite:///{path}", where=str(path))
         file = Path(os.path.realpath(path))  # also through a link
-        self._owner = _own(file)
+        self._owner = FileOwner(file)
         try:
             check_log(file)
             self._writer = _connect(self.path, upgrade)
             self._reader = _connect_reader(self.path)
+            self._owner.remember_file()
         except BaseException:
             self._owner.close()
             raise
@@ -135,6 +137,10 @@ class SQLiteJournal(SQLJournal):
 
     # --- damage and backups ----------------------------------------------------------------
 
+    def require_schema(self) -> None:
+        self._owner.require_file()
+        super().require_schema()
+
     def check(self) -> list[str]:
         try:
             file_problems = self._file_problems()
@@ -184,12 +190,15 @@ class SQLiteJournal(SQLJournal):
     # --- the connection --------------------------------------------------------------------
 
     def _rows(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        self._process.require()
         with self._reading, _explained(self.path):
             return self._reader.execute(query, values).fetchall()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._process.require()
         with self._writing, _explained(self.path):
+            self._owner.require_file()
             connection = self._writer
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -198,6 +207,7 @@ class SQLiteJournal(SQLJournal):
                     raise upgraded_since(self._where, schema)
                 yield connection
                 connection.execute("COMMIT")
+                self._owner.require_file()  # in the meantime nobody took it away
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -259,20 +269,6 @@ def _flush_folder(path: Path) -> None:
 
 
 # --- opening a file ------------------------------------------------------------------------
-
-
-def _own(path: Path) -> BinaryIO:
-    """Lock the file for this process; the lock ends when the returned file is closed."""
-    lock_path = path.with_name(f".{path.name}.lock")
-    try:
-        return open_locked(lock_path, wait=False)
-    except BlockingIOError:
-        raise ConflictError(
-            f"another process uses {path}, which only one process can open; stop it, or share the "
-            "file through `superarm serve` and superarm.client"
-        ) from None
-    except OSError as error:
-        raise StorageError(f"{path} cannot be opened: {error.strerror}") from None
 
 
 def _connect(path: Path, upgrade: bool) -> sqlite3.Connection:

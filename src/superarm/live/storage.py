@@ -48,11 +48,14 @@ class Storage:
 
 
 def _release(commits: GroupCommit, journal: Journal) -> None:
+    if not commits.process.is_current:
+        return  # the connections belong to the process that opened them
     commits.close()
     journal.close()
 
 
-_storages: WeakValueDictionary[str, Storage] = WeakValueDictionary()
+# By process, because a fork has a copy of this, and by URL.
+_storages: WeakValueDictionary[tuple[int, str], Storage] = WeakValueDictionary()
 _storages_lock = Lock()
 
 
@@ -65,7 +68,7 @@ def open_storage(storage: str | Storage) -> Storage:
     if isinstance(storage, Storage):
         return storage
     require_type(storage, str, "storage", ", such as 'sqlite:///bandits.db'")
-    key = _key_of(storage)
+    key = (os.getpid(), _key_of(storage))
     with _storages_lock:
         opened = _storages.get(key)
         if opened is None or opened.closed:
