@@ -26,8 +26,10 @@ help: ## list these targets
 demo: $(VENV)/.core ## watch a car learn its way through a city
 	$(BIN)/superarm demo
 
+# Tests of torch are thorough: collecting them would import it in every worker.
 test: $(VENV)/.compiled ## the default tests, within three minutes on two idle cores
-	$(IN_MEMORY) $(BIN)/python -m pytest -q $(WORKERS) -m "not slow and not thorough" --doctest-modules
+	$(IN_MEMORY) $(BIN)/python -m pytest -q $(WORKERS) -m "not slow and not thorough" --doctest-modules \
+		--ignore-glob="*/test_torch_*.py"
 
 slow: $(VENV)/.compiled ## the longer proofs, the guide and the notebooks
 	$(IN_MEMORY) $(BIN)/python -m pytest -q $(WORKERS) -m "(slow or thorough) and not full"

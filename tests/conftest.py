@@ -45,6 +45,8 @@ def regressor(sk: Any) -> Any:
 
 
 def pytest_collection_finish() -> None:
+    # Thousands of tests stay until the end: do not look through them in every collection.
+    gc.freeze()
     gc.enable()
 
 

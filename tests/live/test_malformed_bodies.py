@@ -144,7 +144,7 @@ def send_malformed(storage: Storage, count: int) -> int:
     limits = Limits(body_bytes=2**20, arms=1000, dimension=50)
     with (
         running_service(storage, Settings(limits=limits)) as url,
-        http_client(url, timeout=60.0, headers=authorization) as http,
+        http_client(url, headers=authorization) as http,
     ):
         for name, spec in BANDITS.items():
             created = http.post("/v1/bandits", json={"name": name, "spec": spec})
@@ -231,7 +231,7 @@ def test_hostile_ids_are_unknown(url: str) -> None:
     with (
         Storage(url) as storage,
         running_service(storage) as address,
-        http_client(address, timeout=60.0) as http,
+        http_client(address) as http,
     ):
         body = {"name": "menu", "spec": SPEC}
         assert http.post("/v1/bandits", json=body).status_code == 201
@@ -271,7 +271,7 @@ def test_hostile_headers_are_no_defect(
     with (
         Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as storage,
         running_service(storage) as address,
-        http_client(address, timeout=60.0) as http,
+        http_client(address) as http,
     ):
         headers = {header.encode(): value}
         body = {"name": "menu", "spec": SPEC}

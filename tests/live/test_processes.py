@@ -346,7 +346,7 @@ def test_tokens_count_in_a_process_that_hands_over(postgres_url: str) -> None:
         wait_until_they_know_each_other(postgres_url, 2)
         of_owner = owner(storage, "acme")
         (elsewhere,) = {process.address for process in served} - {of_owner}
-        http = stack.enter_context(http_client(elsewhere, timeout=60.0))
+        http = stack.enter_context(http_client(elsewhere))
         mine = tokens["acme"]
         body = {"name": "menu", "spec": to_json(spec_of(menu_policy()))}
         assert http.post("/v1/bandits", json=body, headers=mine).status_code == 201

@@ -45,7 +45,7 @@ class Tenant:
     def __init__(self, name: str, token: str, url: str) -> None:
         self.name = name
         headers = {"Authorization": f"Bearer {token}"}
-        self.http = http_client(url, headers=headers, timeout=60.0)
+        self.http = http_client(url, headers=headers)
         self.arms = {f"{name}-tea": [0.1, 0.2], f"{name}-rum": [0.7, 0.9]}
 
     def create(self) -> None:

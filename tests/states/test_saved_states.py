@@ -138,7 +138,13 @@ def assert_predicts_alike(posterior: Any, record: dict[str, Any]) -> None:
         assert_close(drawn, expected["draw"], np.sqrt(tolerance), "draw")
 
 
-@pytest.mark.parametrize("path", SAVED, ids=label)
+def with_marks(path: Path) -> Any:
+    """A state as a parameter; one that needs torch, which takes long to import, is thorough."""
+    marks = [pytest.mark.thorough] if path.stem == "posterior-torch" else []
+    return pytest.param(path, marks=marks, id=label(path))
+
+
+@pytest.mark.parametrize("path", [with_marks(path) for path in SAVED])
 def test_saved_state_answers_as_recorded(path: Path, makers: Mapping[str, Any]) -> None:
     record = record_of(path)
     part = restored(path, record, makers)

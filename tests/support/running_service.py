@@ -44,14 +44,15 @@ def running_service(
     assert not thread.is_alive()
 
 
-def http_client(url: str, **options: Any) -> httpx.Client:
+def http_client(url: str, timeout: float = 60.0, **options: Any) -> httpx.Client:
     """A client of a service on loopback, which needs no certificates: reading them takes long.
 
     Args:
         url: Where the service is.
+        timeout: Seconds to wait for an answer; the machine may be busy.
         options: Further arguments of ``httpx.Client``.
     """
-    return httpx.Client(base_url=url, verify=False, **options)
+    return httpx.Client(base_url=url, verify=False, timeout=timeout, **options)
 
 
 def wait_until_ready(http: httpx.Client) -> None:
