@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -235,11 +237,14 @@ def test_elevation(cli: Command, town: Any, tile: Path) -> None:
         "run",
     )
     os.chdir(tile.parent)
-    assert cli("run", "navigation/network", *net, *words).code == 0
+    ran = cli("run", "navigation/network", *net, *words)
     assert spec_of("run")["parameters"]["problem"]["elevation"] == str(tile)
     state = Path("run/states/gp-ts.s0.seed00000.npz")
     learned = cli("route", *net, "--elevation", tile, "--state", state, "--json").json()
     assert learned["observations"] > 0
+    shown = re.search(r"has learned:\n  superarm (.*)\n", ran.out)
+    assert shown is not None, ran.out
+    assert cli(*shlex.split(shown[1]), "--json").json() == learned
     words = cli("route", *net, "--state", state).fails(1)
     assert "learned on another road network (heights differ" in words
     assert "Pass the same network and elevation" in words

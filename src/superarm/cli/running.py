@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping
 from concurrent.futures import Executor
 from itertools import count, groupby
@@ -39,6 +41,7 @@ from superarm.lab.results.verdicts import LEAST_SEEDS
 from superarm.lab.simulation import Run, cell_name
 from superarm.lab.simulation.executors import available_cores
 from superarm.lab.simulation.run_spec import read_spec
+from superarm.roads.problems.road_loading import ROUTES
 
 from .clusters import cell_executor
 from .common import progress_bar, say, shown
@@ -352,8 +355,29 @@ def _next_step(out: Path) -> str:
         return f"Trip: {shown(trip)}.\n"
     learner = "gp-ts" if "gp-ts" in learners else learners[0]
     state = out / "states" / f"{cell_name(learner, 0, spec['first_seed'])}.npz"
-    command = f"superarm route --net NETWORK --from EDGE --to EDGE --state {state}"
-    return f"Trip: {shown(trip)}. To use what {learner} has learned: {command}\n"
+    words = ["superarm", "route", *_road_options(spec["parameters"]["problem"])]
+    ends = re.fullmatch(r"from edge (\S+) to edge (\S+)", trip)
+    start, goal = ("EDGE", "EDGE") if ends is None else ends.groups()
+    words += ["--from", start, "--to", goal, "--state", str(state)]
+    command = shlex.join(words)
+    return (
+        f"Trip: {shown(trip)}. To use what {learner} has learned:\n  {shown(command)}\n"
+    )
+
+
+def _road_options(problem: Mapping[str, Any]) -> list[str]:
+    """The options of ``superarm route`` that load the roads of a problem."""
+    route = ROUTES.get(str(problem.get("route")))
+    network = problem.get("network", "NETWORK") if route is None else route.network
+    options = ["--net", str(network)]
+    if "elevation" in problem:
+        options += ["--elevation", str(problem["elevation"])]
+    if problem.get("flat"):
+        options.append("--flat")
+    for key in ("edges", "city_seed"):
+        if key in problem:
+            options += ["--set", f"{key}={problem[key]}"]
+    return options
 
 
 def print_claims(console: Any, claims: list[dict[str, Any]]) -> None:

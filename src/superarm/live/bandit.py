@@ -55,7 +55,7 @@ from .storage import Storage
 from .tables import FORMATS, Export, Format
 from .verbs import BanditVerbs
 
-_NO_CHALLENGER = "there is no challenger; start one with shadow(policy)"
+_NO_CHALLENGER = "there is no challenger; start one with shadow(policy), or over HTTP with PUT …/challenger"
 
 
 class _Request(NamedTuple):

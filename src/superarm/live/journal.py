@@ -364,7 +364,8 @@ def bandit_exists(name: str) -> ConflictError:
         name: The name.
     """
     return ConflictError(
-        f"there is already a bandit named {name!r}; load it, or choose another name"
+        f"there is already a bandit named {name!r}; pass load_if_exists=True, load it with "
+        "load_bandit, or choose another name"
     )
 
 

@@ -108,7 +108,7 @@ class LineGraph(Graph, Rebuildable):
                 f"edge {edge_id!r} of {self.network.name} cannot be used here: it is closed to this "
                 "vehicle class, or cut off from the main part of the network"
             )
-        message = f"{self.network.name} has no edge {edge_id!r:.80}"
+        message = f"network {self.network.name} has no edge {edge_id!r:.80}"
         compared = self.ids[:_MOST_COMPARED]
         alike = difflib.get_close_matches(str(edge_id), compared, n=3)
         if alike:

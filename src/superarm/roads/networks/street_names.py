@@ -83,7 +83,7 @@ class StreetNames:
                 "write more of the name"
             )
         else:
-            message = f"{network} has no edge and no street {name!r}"
+            message = f"network {network} has no edge and no street {name!r}"
             if suggestions:
                 message += f"; did you mean {names}?"
         return UnknownArmError(message)

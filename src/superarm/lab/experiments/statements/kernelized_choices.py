@@ -48,8 +48,7 @@ def _judge_information(cells: Cells) -> Verdict:
     used = cells.shares_by_seed([1.0 + difference for difference in differences])
     largest = significant(max(differences), 2)
     evidence = (
-        f"the two differ by at most {largest} of their size "
-        f"({cells.policy}; {cells.size_text})"
+        f"largest relative difference: {largest} ({cells.policy}; {cells.size_text})"
     )
     text = "Eqs. 10, 11: ½ ln det(I + K_t/λ) = ½ Σ ln(1 + σ²_{s−1}(x_s)/λ)"
     return Verdict(text, word_if(not used.failures), evidence)
