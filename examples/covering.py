@@ -43,4 +43,5 @@ def main(rounds: int = 60) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print({name: round(regret, 1) for name, regret in main().items()})
+    for name, regret in main().items():
+        print(f"{name:12}regret against what the oracle promises {regret:.1f}")

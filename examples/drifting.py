@@ -45,4 +45,4 @@ def main(rounds: int = 150, drift: float = 0.05) -> dict[str, float]:
 
 if __name__ == "__main__":
     for name, regret in main().items():
-        print(f"{name:10}{regret:8.1f}")
+        print(f"{name:12}regret {regret:.1f}")

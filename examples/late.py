@@ -29,4 +29,5 @@ def main(rounds: int = 60, seeds: int = 3) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print({name: round(regret, 1) for name, regret in main().items()})
+    for name, regret in main().items():
+        print(f"{name:24}regret {regret:.1f}")

@@ -47,4 +47,5 @@ def main(rounds: int = 100) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print({name: round(regret, 1) for name, regret in main().items()})
+    for name, regret in main().items():
+        print(f"{name:28}regret, moving included {regret:.1f}")

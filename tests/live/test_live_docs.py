@@ -62,15 +62,10 @@ def test_the_readmes_ten_lines_against_the_service(
     address: str, namespace: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Only the lines change that open the bandit."""
-    own = 'storage="sqlite:///bandits.db")'
     program = blocks(README, "python")[-1]
-    program = program.replace(
-        f'sa.create_bandit("menu", spec=policy, {own}',
-        f'Client("{address}").create_bandit("readme", spec=policy)',
-    )
-    program = program.replace(
-        f'sa.load_bandit("menu", {own}', f'Client("{address}").load_bandit("readme")'
-    )
+    program = program.replace("sa.create_bandit", f'Client("{address}").create_bandit')
+    program = program.replace("sa.load_bandit", f'Client("{address}").load_bandit')
+    program = program.replace(', storage="sqlite:///bandits.db"', "")
     assert "sqlite" not in program
     exec("from superarm.client import Client", namespace)
     exec(program, namespace)
@@ -103,8 +98,14 @@ def test_the_pages_way_from_personalizer(
     address: str, namespace: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     programs = blocks(PAGE, "python")
-    for place in (1, 3, 4, 5):
+    for place in (1, 3, 4, 5, 6):
         exec(programs[place].replace(ADDRESS, address), namespace)
+    learned = namespace["news"].observe(
+        {"sports": namespace["row"]},
+        rewards={"sports": 1.0},
+        observation_id="visit-0",
+    )
+    assert not learned  # the log was learned once
     assert namespace["ranked"]["eventId"] == "visit-1"
     assert namespace["news"].decision("visit-1").status == "rewarded"
     assert namespace["shop"].spec.policy["name"] == "exploring"

@@ -19,6 +19,7 @@ from superarm.live.verbs import BanditVerbs
 from .common import say
 
 _SQLITE = "sqlite:///"
+_LEAST_SHARE = 0.005  # of the prior variance; less would be shown as 0 %
 
 
 class EmbeddedBandits:
@@ -270,6 +271,8 @@ def print_explanation(explanation: Explanation) -> None:
 def _print_reasons(arm: ArmReasons) -> None:
     say(_arm_line(arm))
     for teacher in arm.teachers:
+        if teacher.share < _LEAST_SHARE:
+            continue
         origin = "history" if teacher.decision is None else teacher.decision
         say(
             f"    reward {teacher.reward:.4g} of {teacher.arm} ({origin}) explains "

@@ -135,7 +135,7 @@ def gp_ts(
     decision_set: Literal["all", "discretised"] = "all",
     posterior: PosteriorName = "auto",
 ) -> IndexPolicy:
-    """GP-Thompson-sampling [chowdhury2017kernelized, Algorithm 2], or on section 4.2's D_t.
+    """GP-Thompson-sampling [chowdhury2017kernelized, Algorithm 2].
 
     Args:
         model: The learner's model of the problem.
@@ -144,8 +144,9 @@ def gp_ts(
             bound from greedy selection.
         mode: "joint" draws all arms together, "independent" each from its own marginal.
         scaled: Whether samples are widened by v_t; otherwise v_t is 1.
-        decision_set: "all" arms, or "discretised": only those that stand for a grid that grows
-            finer, as Theorem 4 of On Kernelized Multi-armed Bandits (2017) assumes.
+        decision_set: "all" arms, or "discretised": only those that stand for the points of a grid
+            that grows finer: D_t of section 4.2, which Theorem 4 of On Kernelized Multi-armed Bandits
+            (2017) assumes.
         posterior: Which posterior; "auto" chooses by the model's arms, "drifting" is for rewards
             that drift.
     """

@@ -38,6 +38,10 @@ FILE.py` it includes your own parts ([how to add parts](extending.md)).
 | ● | runs with every drift, movement and feedback |
 | ◐ | runs, except where the notes say otherwise |
 | ○ | refused |
+
+The numbers lead to the [notes](#notes): what is refused, and why. A note that begins with `static` (constant
+rewards), `drifting`, `free`, a switching cost or a metric applies only there. The number beside a posterior
+applies to its whole row: it refuses late feedback out of order.
 """
 _SAMPLES = """\
 Confidence widths are fixed, and rules with a parameter `scale` use "linear": by default
