@@ -121,7 +121,8 @@ def test_a_hierarchy_is_contracted_once(
     network: RoadNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("numba")
-    from superarm.roads.routing import Router, hierarchy
+    from superarm.roads.routing import Router
+    from superarm.roads.routing.hierarchy import topology
 
     before = Router(network, search="hierarchy")
     before.prepare()
@@ -130,7 +131,7 @@ def test_a_hierarchy_is_contracted_once(
     def refuse(*_: object) -> None:
         raise AssertionError("contracted anew")
 
-    monkeypatch.setattr(hierarchy, "contract", refuse)
+    monkeypatch.setattr(topology, "contract", refuse)
     after = Router(network, search="hierarchy")
     after.prepare()
     names = before.graph.ids[:4]

@@ -128,7 +128,7 @@ def test_a_city_has_the_routes_of_dijkstra(graph: LineGraph) -> None:
 def test_closures_that_come_again_are_customised_and_change_nothing(
     graph: LineGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hierarchies, "_RARE", 3)
+    monkeypatch.setattr(hierarchies.search, "_RARE", 3)
     rng = np.random.default_rng(2)
     costs, turned = rng.gamma(2.0, size=len(graph)), rng.random(len(graph.turns))
     fast, plain = searches(graph, costs, turned)
