@@ -30,21 +30,24 @@ def is_compiled(backend: Backend) -> bool:
     return True
 
 
-def compiled(signature: str) -> Callable[[Loop], Loop]:
+def compiled(signature: str, *, nogil: bool = False) -> Callable[[Loop], Loop]:
     """Decorator: compile a loop when its module is imported, and cache the result beside the module.
 
     Args:
         signature: The types of its arguments, as numba writes them.
+        nogil: Whether other threads run meanwhile. They must not change its arguments.
     """
     numba = require_extra("numba", "fast")
 
     def decorate(loop: Loop) -> Loop:
         compiled_loop: Loop
         try:
-            compiled_loop = numba.njit(signature, cache=True, **_OPTIONS)(loop)
+            compiled_loop = numba.njit(signature, cache=True, nogil=nogil, **_OPTIONS)(
+                loop
+            )
         except (RuntimeError, OSError):
             # No place for the cache, or a full disk: compile without it.
-            compiled_loop = numba.njit(signature, **_OPTIONS)(loop)
+            compiled_loop = numba.njit(signature, nogil=nogil, **_OPTIONS)(loop)
         return compiled_loop
 
     return decorate

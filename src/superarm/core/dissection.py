@@ -48,11 +48,12 @@ class Separators(NamedTuple):
 
     start: Ints  # first junction of the cell that the road separates, (n,)
     stop: Ints  # the junction behind the cell's last, (n,)
+    is_leftward: Bools  # whether the road leads from the right to the left side, (n,)
 
     def order(self) -> Ints:
         """The roads in order of elimination, (n,): those of both sides before their separator."""
         size = self.stop - self.start
-        order: Ints = np.lexsort((size, self.stop))
+        order: Ints = np.lexsort((self.is_leftward, size, self.stop))
         return order
 
 
@@ -95,7 +96,9 @@ def dissect(length: Floats, turns: Ints) -> Separators:
     stop[~is_loop] = cells.stop[road_street[~is_loop]]
     start[is_loop] = cells.place[ends[is_loop, 0]]
     stop[is_loop] = start[is_loop] + 1
-    return Separators(start, stop)
+    tail, head = ends.T
+    is_leftward = cells.place[head] < cells.place[tail]
+    return Separators(start, stop, is_leftward)
 
 
 def junctions_of(roads: int, turns: Ints) -> Ints:

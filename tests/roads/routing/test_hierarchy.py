@@ -142,22 +142,35 @@ def test_closures_that_come_again_are_customised_and_change_nothing(
         assert closure.usable is not None
 
 
-def test_arcs_are_the_entries_of_the_factor(graph: LineGraph) -> None:
-    """By elimination with sets."""
+def test_arcs_are_the_entries_of_the_factors(graph: LineGraph) -> None:
+    """By elimination with sets: of L and U, and of the symmetric factor's tree."""
     topology = hierarchies.contract(graph)
     n = len(graph)
     np.testing.assert_array_equal(np.sort(topology.order), np.arange(n))
     rank = np.empty(n, dtype=int)
     rank[topology.order] = np.arange(n)
-    later: list[set[int]] = [set() for _ in range(n)]
+    ups: list[set[int]] = [set() for _ in range(n)]  # where rising arcs lead
+    downs: list[set[int]] = [set() for _ in range(n)]  # where falling ones come from
+    later: list[set[int]] = [set() for _ in range(n)]  # without directions
     for one, other in rank[graph.turns].tolist():
+        if one < other:
+            ups[one].add(other)
+        if one > other:
+            downs[other].add(one)
         if one != other:
             later[min(one, other)].add(max(one, other))
     for node in range(n):
-        begin, end = topology.pointers[node : node + 2]
-        assert topology.heads[begin:end].tolist() == sorted(later[node])
+        begin, end = topology.up_pointers[node : node + 2]
+        assert topology.up_heads[begin:end].tolist() == sorted(ups[node])
+        begin, end = topology.down_pointers[node : node + 2]
+        assert topology.down_heads[begin:end].tolist() == sorted(downs[node])
+        for one in downs[node]:
+            ups[one] |= {other for other in ups[node] if other > one}
+        for other in ups[node]:
+            downs[other] |= {one for one in downs[node] if one > other}
+        parent = min(later[node], default=n)
+        assert topology.parents[node] == parent
         if later[node]:
-            parent = min(later[node])
             later[parent] |= later[node] - {parent}
 
 

@@ -35,7 +35,7 @@ Numbers = NDArray[np.int32]
 LEAST_STORED = 10_000
 """Roads of fewer edges store nothing: all is computed in no time."""
 # Raise it when arrays mean something else.
-_VERSION = 1
+_VERSION = 2
 _DIGEST_WORDS = 8
 _MOST_ARRAYS = 16
 _MOST_FILES = (

@@ -1,8 +1,8 @@
 """Looking up arcs, compiled (extra ``[fast]``); the notation is that of the package.
 
 Nodes are ranks: node 0 is contracted first. ``heads`` of a node are sorted, so that an arc is found by
-bisection, and the first head is the node's parent in the elimination tree. All compiled loops of the
-hierarchy also end on arrays that do not fit together, as a damaged file may hold them.
+bisection. All compiled loops of the hierarchy also end on arrays that do not fit together, as a damaged
+file may hold them.
 """
 
 from __future__ import annotations
@@ -41,12 +41,10 @@ def arc_between(pointers: Numbers, heads: Numbers, lower: int, upper: int) -> in
 
 @compiled(f"{INTS}({GRAPH}, {INTS}, {INTS})")
 def arcs_between(
-    pointers: Numbers, heads: Numbers, ones: Numbers, others: Numbers
+    pointers: Numbers, heads: Numbers, lower: Numbers, upper: Numbers
 ) -> Numbers:
-    """The arc of each pair of nodes, in either direction; −1: none."""
-    arcs = np.empty(len(ones), dtype=np.int32)
-    for pair in range(len(ones)):
-        lower = min(ones[pair], others[pair])
-        upper = max(ones[pair], others[pair])
-        arcs[pair] = arc_between(pointers, heads, lower, upper)
+    """The arc of each pair of nodes, the lower one first; −1: none."""
+    arcs = np.empty(len(lower), dtype=np.int32)
+    for pair in range(len(lower)):
+        arcs[pair] = arc_between(pointers, heads, lower[pair], upper[pair])
     return arcs

@@ -1,4 +1,8 @@
-"""Customisation, compiled: the costs of all arcs from those of turns."""
+"""Customisation, compiled: the costs of all arcs from those of turns.
+
+``near`` and ``far`` are the arcs of both directions in either order: what rising arcs are to falling
+ones, falling arcs are to rising ones.
+"""
 
 from __future__ import annotations
 
@@ -8,65 +12,147 @@ from superarm.core import Floats
 from superarm.core.compiling import compiled
 from superarm.roads.routing.search import Numbers
 
-from ._compiled_arcs import FLOATS, GRAPH, INTS
+from ._compiled_arcs import FLOATS, GRAPH, INTS, WEIGHTED
 
 
-@compiled(f"void({GRAPH}, {FLOATS}, {FLOATS}, {INTS}, {INTS})")
+@compiled(f"void({WEIGHTED}, {WEIGHTED}, {INTS}, i8)", nogil=True)
+def lower_over(
+    near_pointers: Numbers,
+    near_heads: Numbers,
+    near: Floats,
+    far_pointers: Numbers,
+    far_heads: Numbers,
+    far: Floats,
+    via: Numbers,
+    node: int,
+) -> None:
+    """Lower ``far`` arcs to the costs of ways over a node, and note it in ``via``.
+
+    Those are arcs from a head of a ``near`` arc of the node to a higher head of a ``far`` one.
+    """
+    first = far_pointers[node]
+    last = far_pointers[node + 1]
+    for one in range(near_pointers[node], near_pointers[node + 1]):
+        lower = near_heads[one]
+        while first < last and far_heads[first] <= lower:
+            first += 1
+        if first == last:
+            break
+        cost = near[one]
+        arc = far_pointers[lower]
+        end = far_pointers[lower + 1]
+        for other in range(first, last):
+            upper = far_heads[other]
+            while arc < end and far_heads[arc] < upper:
+                arc += 1
+            if arc == end:
+                break
+            over = cost + far[other]
+            if over < far[arc]:
+                far[arc] = over
+                via[arc] = node
+
+
+@compiled(f"void({GRAPH}, {GRAPH}, {FLOATS}, {FLOATS}, {INTS}, {INTS})", nogil=True)
 def customise(
-    pointers: Numbers,
-    heads: Numbers,
+    up_pointers: Numbers,
+    up_heads: Numbers,
+    down_pointers: Numbers,
+    down_heads: Numbers,
     up: Floats,
     down: Floats,
     via_up: Numbers,
     via_down: Numbers,
 ) -> None:
-    """Lower ``up`` and ``down`` from the costs of turns to those of shortcuts.
+    """Lower ``up`` and ``down`` from the costs of turns to those of shortcuts, node by node."""
+    for node in range(len(up_pointers) - 1):
+        lower_over(
+            down_pointers, down_heads, down, up_pointers, up_heads, up, via_up, node
+        )
+        lower_over(
+            up_pointers, up_heads, up, down_pointers, down_heads, down, via_down, node
+        )
 
-    Node by node, the ways a → node → b and b → node → a between two of its later neighbours.
+
+@compiled(f"void({WEIGHTED}, {WEIGHTED}, i8)", nogil=True)
+def shorten_over(
+    pointers: Numbers,
+    heads: Numbers,
+    costs: Floats,
+    back_pointers: Numbers,
+    back_heads: Numbers,
+    back: Floats,
+    node: int,
+) -> None:
+    """Lower the arcs of a node to the costs of ways over one of its other heads.
+
+    ``back`` are the arcs of the other direction.
     """
-    for node in range(len(pointers) - 1):
-        end = pointers[node + 1]
-        for first in range(pointers[node], end):
-            if up[first] == np.inf and down[first] == np.inf:
-                continue
-            near = heads[first]
-            arc = pointers[near]
-            near_end = pointers[near + 1]
-            for second in range(first + 1, end):
-                far = heads[second]
-                while arc < near_end and heads[arc] < far:
-                    arc += 1
-                if arc == near_end:
-                    break
-                outwards = down[first] + up[second]
-                if outwards < up[arc]:
-                    up[arc] = outwards
-                    via_up[arc] = node
-                inwards = down[second] + up[first]
-                if inwards < down[arc]:
-                    down[arc] = inwards
-                    via_down[arc] = node
+    last = pointers[node + 1]
+    for first in range(pointers[node], last):
+        lower = heads[first]
+        rising = pointers[lower]
+        rising_end = pointers[lower + 1]
+        falling = back_pointers[lower]
+        falling_end = back_pointers[lower + 1]
+        for second in range(first + 1, last):
+            upper = heads[second]
+            while rising < rising_end and heads[rising] < upper:
+                rising += 1
+            if rising < rising_end and heads[rising] == upper:
+                costs[second] = min(costs[second], costs[first] + costs[rising])
+            while falling < falling_end and back_heads[falling] < upper:
+                falling += 1
+            if falling < falling_end and back_heads[falling] == upper:
+                costs[first] = min(costs[first], costs[second] + back[falling])
 
 
-@compiled(f"void({GRAPH}, {FLOATS}, {FLOATS})")
-def shorten(pointers: Numbers, heads: Numbers, up: Floats, down: Floats) -> None:
-    """Lower customised ``up`` and ``down`` to the costs of the cheapest ways of all.
+@compiled(f"void({GRAPH}, {GRAPH}, {FLOATS}, {FLOATS})", nogil=True)
+def shorten(
+    up_pointers: Numbers,
+    up_heads: Numbers,
+    down_pointers: Numbers,
+    down_heads: Numbers,
+    up: Floats,
+    down: Floats,
+) -> None:
+    """Lower customised ``up`` and ``down`` to the costs of cheaper ways over higher nodes.
 
-    Node by node from the top, by ways over its other later neighbours.
+    Node by node from the top.
     """
-    for node in range(len(pointers) - 2, -1, -1):
-        end = pointers[node + 1]
-        for first in range(pointers[node], end):
-            near = heads[first]
-            arc = pointers[near]
-            near_end = pointers[near + 1]
-            for second in range(first + 1, end):
-                far = heads[second]
-                while arc < near_end and heads[arc] < far:
-                    arc += 1
-                if arc == near_end:
-                    break
-                up[first] = min(up[first], up[second] + down[arc])
-                up[second] = min(up[second], up[first] + up[arc])
-                down[first] = min(down[first], up[arc] + down[second])
-                down[second] = min(down[second], down[arc] + down[first])
+    for node in range(len(up_pointers) - 2, -1, -1):
+        shorten_over(up_pointers, up_heads, up, down_pointers, down_heads, down, node)
+        shorten_over(down_pointers, down_heads, down, up_pointers, up_heads, up, node)
+
+
+@compiled(f"Tuple(({INTS}, {INTS}, {FLOATS}))({WEIGHTED}, {FLOATS})", nogil=True)
+def needed(
+    pointers: Numbers, heads: Numbers, costs: Floats, least: Floats
+) -> tuple[Numbers, Numbers, Floats]:
+    """The arcs that can be used and cost no more than ``least``: pointers, heads and costs."""
+    n = len(pointers) - 1
+    count = 0
+    for arc in range(len(heads)):
+        if costs[arc] == least[arc] and costs[arc] < np.inf:
+            count += 1
+    needed_pointers = np.zeros(n + 1, dtype=np.int32)
+    needed_heads = np.empty(count, dtype=np.int32)
+    needed_costs = np.empty(count)
+    size = 0
+    for node in range(n):
+        for arc in range(pointers[node], pointers[node + 1]):
+            if costs[arc] == least[arc] and costs[arc] < np.inf:
+                needed_heads[size] = heads[arc]
+                needed_costs[size] = costs[arc]
+                size += 1
+        needed_pointers[node + 1] = size
+    return needed_pointers, needed_heads, needed_costs
+
+
+@compiled(f"{FLOATS}(i8, {INTS}, {INTS}, {FLOATS})", nogil=True)
+def turn_costs(count: int, arcs: Numbers, turns: Numbers, weights: Floats) -> Floats:
+    """The costs of ``count`` arcs by turns alone: ``weights`` where an arc is a turn, else infinite."""
+    costs = np.full(count, np.inf)
+    for place in range(len(arcs)):
+        costs[arcs[place]] = weights[turns[place]]
+    return costs

@@ -13,7 +13,7 @@ from ._compiled_arcs import FIXED, FLOATS, INTS, NONE, WEIGHTED
 from ._compiled_queries import step_cursors
 
 
-@compiled(f"void({INTS}, {WEIGHTED}, {INTS}, {FLOATS})")
+@compiled(f"void({FIXED}, {WEIGHTED}, {INTS}, {FLOATS})")
 def climb_back(
     parents: Numbers,
     pointers: Numbers,
@@ -35,7 +35,7 @@ def climb_back(
         node = step_cursors(parents, cursors, node)
 
 
-@compiled(f"f8({INTS}, {WEIGHTED}, {FLOATS}, b1[::1], {INTS}, i8)")
+@compiled(f"f8({FIXED}, {WEIGHTED}, {FLOATS}, b1[::1], {INTS}, i8)")
 def cost_ahead(
     parents: Numbers,
     pointers: Numbers,
@@ -78,7 +78,7 @@ def with_room(keys: Floats, edges: Numbers, size: int) -> tuple[Floats, Numbers]
 
 
 @compiled(
-    f"Tuple((f8, {INTS}))({INTS}, {WEIGHTED}, {WEIGHTED}, {INTS}, {FIXED}, {INTS}, {INTS}, "
+    f"Tuple((f8, {INTS}))({FIXED}, {WEIGHTED}, {WEIGHTED}, {INTS}, {FIXED}, {INTS}, {INTS}, "
     f"{FLOATS}, b1[::1], {INTS}, {FLOATS}, {INTS}, {FLOATS}, f8)"
 )
 def detour(

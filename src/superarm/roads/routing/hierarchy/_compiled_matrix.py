@@ -8,11 +8,11 @@ from superarm.core import Floats, Ints
 from superarm.core.compiling import compiled
 from superarm.roads.routing.search import Numbers
 
-from ._compiled_arcs import FLOATS, INTS, WEIGHTED
+from ._compiled_arcs import FIXED, FLOATS, INTS, WEIGHTED
 from ._compiled_queries import step_cursors
 
 
-@compiled(f"i8({INTS}, {WEIGHTED}, {INTS}, {FLOATS}, {FLOATS}, {INTS}, {FLOATS})")
+@compiled(f"i8({FIXED}, {WEIGHTED}, {INTS}, {FLOATS}, {FLOATS}, {INTS}, {FLOATS})")
 def climb(
     parents: Numbers,
     pointers: Numbers,

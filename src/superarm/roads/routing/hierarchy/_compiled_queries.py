@@ -8,10 +8,10 @@ from superarm.core import Floats
 from superarm.core.compiling import compiled
 from superarm.roads.routing.search import Numbers
 
-from ._compiled_arcs import FLOATS, GRAPH, INTS, NONE, WEIGHTED, arc_between
+from ._compiled_arcs import FIXED, FLOATS, GRAPH, INTS, NONE, WEIGHTED, arc_between
 
 
-@compiled(f"i8({INTS}, {INTS}, i8)")
+@compiled(f"i8({FIXED}, {INTS}, i8)")
 def step_cursors(parents: Numbers, cursors: Numbers, node: int) -> int:
     """Move the cursors at a node to its parent, as one; returns the first node of all."""
     n = len(parents)
@@ -27,7 +27,7 @@ def step_cursors(parents: Numbers, cursors: Numbers, node: int) -> int:
 
 
 @compiled(
-    f"Tuple((f8, i8))({INTS}, {WEIGHTED}, {WEIGHTED}, {INTS}, {FLOATS}, {INTS}, {FLOATS}, f8, "
+    f"Tuple((f8, i8))({FIXED}, {WEIGHTED}, {WEIGHTED}, {INTS}, {FLOATS}, {INTS}, {FLOATS}, f8, "
     f"{FLOATS}, {FLOATS}, {INTS}, {INTS})"
 )
 def meet(
@@ -94,10 +94,36 @@ def meet(
     return best, top
 
 
-@compiled(f"{INTS}({GRAPH}, {INTS}, {INTS}, {INTS}, {INTS}, i8)")
+@compiled(f"i8({GRAPH}, {GRAPH}, {INTS}, {INTS}, i8, i8)")
+def middle_of(
+    up_pointers: Numbers,
+    up_heads: Numbers,
+    down_pointers: Numbers,
+    down_heads: Numbers,
+    via_up: Numbers,
+    via_down: Numbers,
+    first: int,
+    second: int,
+) -> int:
+    """The node between two on the way that their arc stands for; −1: none, it is a turn."""
+    middle: int = NONE
+    if first < second:
+        arc = arc_between(up_pointers, up_heads, first, second)
+        if arc >= 0:
+            middle = via_up[arc]
+    else:
+        arc = arc_between(down_pointers, down_heads, second, first)
+        if arc >= 0:
+            middle = via_down[arc]
+    return middle
+
+
+@compiled(f"{INTS}({GRAPH}, {GRAPH}, {INTS}, {INTS}, {INTS}, {INTS}, i8)")
 def unpack(
-    pointers: Numbers,
-    heads: Numbers,
+    up_pointers: Numbers,
+    up_heads: Numbers,
+    down_pointers: Numbers,
+    down_heads: Numbers,
     via_up: Numbers,
     via_down: Numbers,
     before: Numbers,
@@ -105,7 +131,7 @@ def unpack(
     top: int,
 ) -> Numbers:
     """All nodes of the way over ``top`` that :func:`meet` has found."""
-    n = len(pointers) - 1
+    n = len(up_pointers) - 1
     first = top
     count = 1
     while before[first] >= 0 and count < n:
@@ -137,12 +163,16 @@ def unpack(
     while size > 0:
         last = route[length - 1]
         following = stack[size - 1]
-        lower = min(last, following)
-        upper = max(last, following)
-        arc = arc_between(pointers, heads, lower, upper)
-        middle = NONE
-        if arc >= 0:
-            middle = via_up[arc] if last < following else via_down[arc]
+        middle = middle_of(
+            up_pointers,
+            up_heads,
+            down_pointers,
+            down_heads,
+            via_up,
+            via_down,
+            last,
+            following,
+        )
         if middle >= 0:
             if size == len(stack):
                 stack = np.concatenate((stack, np.empty(size, dtype=np.int32)))

@@ -9,7 +9,7 @@ import numpy as np
 from superarm.core import Floats
 from superarm.roads.routing.search import Numbers
 
-from ._compiled_customisation import customise, shorten
+from ._compiled_customisation import customise, needed, shorten, turn_costs
 from ._compiled_updates import recustomise
 from .topology import Hierarchy
 
@@ -21,10 +21,10 @@ class Metric(NamedTuple):
     """What ways over a hierarchy's arcs cost."""
 
     weights: Floats  # w, (c,)
-    up: Floats  # (m,)
-    down: Floats  # (m,)
-    via_up: Numbers  # (m,)
-    via_down: Numbers  # (m,)
+    up: Floats  # (u,)
+    down: Floats  # (d,)
+    via_up: Numbers  # (u,)
+    via_down: Numbers  # (d,)
 
 
 def customised(hierarchy: Hierarchy, weights: Floats) -> Metric:
@@ -34,18 +34,17 @@ def customised(hierarchy: Hierarchy, weights: Floats) -> Metric:
         hierarchy: The arcs.
         weights: w, the cost of each turn and the edge that it enters, (c,); infinite where closed.
     """
-    count = len(hierarchy.heads)
-    is_arc = hierarchy.arcs >= 0
-    rising = is_arc & hierarchy.rises
-    falling = is_arc & ~hierarchy.rises
-    up = np.full(count, np.inf)
-    down = np.full(count, np.inf)
-    up[hierarchy.arcs[rising]] = weights[rising]
-    down[hierarchy.arcs[falling]] = weights[falling]
-    via_up = np.full(count, -1, dtype=np.int32)
-    via_down = np.full(count, -1, dtype=np.int32)
-    customise(hierarchy.pointers, hierarchy.heads, up, down, via_up, via_down)
-    return Metric(np.ascontiguousarray(weights), up, down, via_up, via_down)
+    weights = np.ascontiguousarray(weights)
+    rising = hierarchy.rising
+    falling = hierarchy.falling
+    rising_arcs = len(hierarchy.up.heads)
+    falling_arcs = len(hierarchy.down.heads)
+    up = turn_costs(rising_arcs, rising.arcs, rising.turns, weights)
+    down = turn_costs(falling_arcs, falling.arcs, falling.turns, weights)
+    via_up = np.full(rising_arcs, -1, dtype=np.int32)
+    via_down = np.full(falling_arcs, -1, dtype=np.int32)
+    customise(*hierarchy.up, *hierarchy.down, up, down, via_up, via_down)
+    return Metric(weights, up, down, via_up, via_down)
 
 
 def recustomised(hierarchy: Hierarchy, metric: Metric, weights: Floats) -> Metric:
@@ -53,14 +52,16 @@ def recustomised(hierarchy: Hierarchy, metric: Metric, weights: Floats) -> Metri
 
     Args:
         hierarchy: The arcs.
-        metric: The costs of arcs by other weights.
+        metric: The costs of arcs by other weights, which stay as they are.
         weights: w, (c,).
     """
-    turns = np.flatnonzero(weights != metric.weights)
-    if len(turns) > _FEW * len(weights):
+    is_changed = weights != metric.weights
+    if np.count_nonzero(is_changed) > _FEW * len(weights):
         return customised(hierarchy, weights)
-    arcs = hierarchy.arcs[turns]
-    starts, lower = hierarchy.lower_arcs
+    is_rising = is_changed[hierarchy.rising.turns]
+    is_falling = is_changed[hierarchy.falling.turns]
+    rising_tails = hierarchy.rising.tails[is_rising]
+    falling_tails = hierarchy.falling.tails[is_falling]
     changed = Metric(
         np.ascontiguousarray(weights),
         metric.up.copy(),
@@ -69,11 +70,10 @@ def recustomised(hierarchy: Hierarchy, metric: Metric, weights: Floats) -> Metri
         metric.via_down.copy(),
     )
     recustomise(
-        hierarchy.pointers,
-        hierarchy.heads,
-        hierarchy.tails,
-        starts,
-        lower,
+        *hierarchy.up,
+        *hierarchy.down,
+        *hierarchy.lower_up,
+        *hierarchy.lower_down,
         hierarchy.order,
         hierarchy.turn_pointers,
         hierarchy.turn_ends,
@@ -82,7 +82,9 @@ def recustomised(hierarchy: Hierarchy, metric: Metric, weights: Floats) -> Metri
         changed.down,
         changed.via_up,
         changed.via_down,
-        arcs[arcs >= 0],
+        hierarchy.rising.arcs[is_rising],
+        hierarchy.falling.arcs[is_falling],
+        np.concatenate([rising_tails, falling_tails]),
     )
     return changed
 
@@ -110,10 +112,8 @@ def all_arcs(hierarchy: Hierarchy, metric: Metric) -> Usable:
         hierarchy: The arcs.
         metric: What they cost.
     """
-    pointers = hierarchy.pointers
-    heads = hierarchy.heads
-    up = UsedArcs(pointers, heads, metric.up)
-    down = UsedArcs(pointers, heads, metric.down)
+    up = UsedArcs(*hierarchy.up, metric.up)
+    down = UsedArcs(*hierarchy.down, metric.down)
     return Usable(metric, up, down)
 
 
@@ -126,16 +126,7 @@ def needed_arcs(hierarchy: Hierarchy, metric: Metric) -> Usable:
     """
     least_up = metric.up.copy()
     least_down = metric.down.copy()
-    shorten(hierarchy.pointers, hierarchy.heads, least_up, least_down)
-    up = _cheapest_arcs(least_up, metric.up, hierarchy)
-    down = _cheapest_arcs(least_down, metric.down, hierarchy)
+    shorten(*hierarchy.up, *hierarchy.down, least_up, least_down)
+    up = UsedArcs(*needed(*hierarchy.up, metric.up, least_up))
+    down = UsedArcs(*needed(*hierarchy.down, metric.down, least_down))
     return Usable(metric, up, down)
-
-
-def _cheapest_arcs(least: Floats, weights: Floats, hierarchy: Hierarchy) -> UsedArcs:
-    """The arcs that can be used and cost no more than the cheapest way, (m,)."""
-    is_needed = (weights == least) & (weights < np.inf)
-    needed_before = np.concatenate([[0], np.cumsum(is_needed)])
-    pointers = needed_before[hierarchy.pointers].astype(np.int32)
-    heads = hierarchy.heads[is_needed]
-    return UsedArcs(pointers, heads, weights[is_needed])

@@ -156,8 +156,8 @@ class HierarchySearch:
             self._workspaces.append(space)
             return BestPath(np.inf, None)
         ranks = unpack(
-            hierarchy.pointers,
-            hierarchy.heads,
+            *hierarchy.up,
+            *hierarchy.down,
             usable.metric.via_up,
             usable.metric.via_down,
             space.before,

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from superarm.core import Bools, Ints
+from superarm.core import Ints
 from superarm.core.caching import cached_property
 from superarm.roads.networks import LineGraph
 from superarm.roads.networks.line_graph import is_permutation
@@ -15,16 +15,26 @@ from superarm.roads.networks.stored import read_stored, store
 from superarm.roads.routing.search import Numbers
 
 from ._compiled_arcs import arcs_between
-from ._compiled_contraction import complete
+from ._compiled_contraction import complete, elimination_tree
 from ._compiled_updates import lower_arcs
 
 
 class Topology(NamedTuple):
-    """What a hierarchy has without costs: edges in their order, and arcs by their tails."""
+    """What a hierarchy has without costs: edges in their order, and arcs by their lower ends."""
 
     order: Numbers  # the edge of each rank, (n,)
-    pointers: Numbers  # where the arcs of each tail begin, (n + 1,)
-    heads: Numbers  # (m,)
+    parents: Numbers  # in the elimination tree, n for a root, (n,)
+    up_pointers: Numbers  # where the rising arcs of each tail begin, (n + 1,)
+    up_heads: Numbers  # (u,)
+    down_pointers: Numbers  # where the falling arcs into each edge begin, (n + 1,)
+    down_heads: Numbers  # where they come from, (d,)
+
+
+class _Links(NamedTuple):
+    """Arcs by their lower ends, their upper ends sorted."""
+
+    pointers: Numbers  # (n + 1,)
+    heads: Numbers
 
 
 def contract(graph: LineGraph) -> Topology:
@@ -37,16 +47,29 @@ def contract(graph: LineGraph) -> Topology:
     order = graph.elimination_order
     rank = np.empty(n, dtype=np.int64)
     rank[order] = np.arange(n)
-    ends = rank[graph.turns]
-    tails = ends.min(axis=1)
-    heads = ends.max(axis=1)
-    is_loop = tails == heads
-    keys = np.unique(tails[~is_loop] * n + heads[~is_loop])
+    first, second = rank[graph.turns].T
+    rises = first < second
+    falls = first > second
+    rising = _links(first[rises], second[rises], n)
+    falling = _links(second[falls], first[falls], n)
+    parents = elimination_tree(*rising, *falling)
+    up_pointers, up_heads, down_pointers, down_heads = complete(*rising, *falling)
+    return Topology(
+        order=order.astype(np.int32),
+        parents=parents,
+        up_pointers=up_pointers.astype(np.int32),
+        up_heads=up_heads,
+        down_pointers=down_pointers.astype(np.int32),
+        down_heads=down_heads,
+    )
+
+
+def _links(lower: Ints, upper: Ints, n: int) -> _Links:
+    keys = np.unique(lower * n + upper)
     tails, heads = np.divmod(keys, n)
     counts = np.bincount(tails, minlength=n)
-    pointers = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    full_pointers, full_heads = complete(pointers, heads.astype(np.int32))
-    return Topology(order.astype(np.int32), full_pointers, full_heads)
+    pointers = np.concatenate([[0], np.cumsum(counts)])
+    return _Links(pointers.astype(np.int32), heads.astype(np.int32))
 
 
 _KIND = "hierarchy"  # of the arrays stored beside a network
@@ -80,15 +103,24 @@ def _stored_hierarchy(graph: LineGraph) -> Hierarchy | None:
     if not _is_sound(topology, len(graph)):
         return None
     hierarchy = Hierarchy(graph, topology)
-    first, second = graph.turns.T
-    has_arc = (hierarchy.arcs >= 0) | (first == second)
-    return hierarchy if has_arc.all() else None
+    return hierarchy if hierarchy.has_all_turns else None
 
 
 def _is_sound(topology: Topology, n: int) -> bool:
-    """Whether loops can use these arrays: all arcs rise, and those of a tail are sorted by heads."""
-    order, pointers, heads = topology
-    if not is_permutation(order, n) or len(pointers) != n + 1:
+    """Whether loops can use these arrays."""
+    if not is_permutation(topology.order, n):
+        return False
+    parents = topology.parents
+    if len(parents) != n or not (parents > np.arange(n)).all() or parents.max() > n:
+        return False
+    return _are_links(topology.up_pointers, topology.up_heads, n) and _are_links(
+        topology.down_pointers, topology.down_heads, n
+    )
+
+
+def _are_links(pointers: Numbers, heads: Numbers, n: int) -> bool:
+    """Whether all heads are above their tails, and those of a tail are sorted."""
+    if len(pointers) != n + 1:
         return False
     counts = np.diff(pointers)
     if pointers[0] != 0 or pointers[-1] != len(heads) or (counts < 0).any():
@@ -101,6 +133,22 @@ def _is_sound(topology: Topology, n: int) -> bool:
     return bool(rises and is_sorted.all())
 
 
+class _TurnArcs(NamedTuple):
+    """Turns that rise or fall, and their arcs."""
+
+    turns: Numbers
+    arcs: Numbers
+    tails: Numbers  # the lower ends of these arcs
+
+
+class _LowerArcs(NamedTuple):
+    """The arcs into each edge from lower ones, sorted by these."""
+
+    starts: Numbers  # where those of each edge begin, (n + 1,)
+    arcs: Numbers
+    tails: Numbers  # where they come from
+
+
 class Hierarchy:
     """The arcs of a line graph, for all costs.
 
@@ -111,25 +159,29 @@ class Hierarchy:
 
     def __init__(self, graph: LineGraph, topology: Topology) -> None:
         n = len(graph)
-        self.order, self.pointers, self.heads = topology
+        self.order = topology.order
+        self.parents = topology.parents
+        self.up = _Links(topology.up_pointers, topology.up_heads)
+        self.down = _Links(topology.down_pointers, topology.down_heads)
         self.rank: Numbers = np.empty(n, dtype=np.int32)
         self.rank[self.order] = np.arange(n, dtype=np.int32)
         first, second = graph.turns.T
-        self.first = first
-        first_rank = self.rank[first]
-        second_rank = self.rank[second]
-        # The arc of each turn, −1 where it leads back into the same edge, (c,).
-        self.arcs: Numbers = arcs_between(
-            self.pointers, self.heads, first_rank, second_rank
-        )
-        self.rises: Bools = first_rank < second_rank
+        self.first: Numbers = first.astype(np.int32)
         self.turn_pointers: Numbers = np.searchsorted(first, np.arange(n + 1)).astype(
             np.int32
         )
         self.turn_ends: Numbers = second.astype(np.int32)
-        # Turns by the edge that they enter, and where those of each edge begin.
-        self._entries = np.argsort(second, kind="stable")
-        self._entry_pointers = np.searchsorted(second[self._entries], np.arange(n + 1))
+        first_rank = self.rank[first]
+        second_rank = self.rank[second]
+        self.rising = _turn_arcs(self.up, first_rank, second_rank)
+        self.falling = _turn_arcs(self.down, second_rank, first_rank)
+
+    @property
+    def has_all_turns(self) -> bool:
+        """Whether every turn from one edge into another has its arc."""
+        rising = self.rising.arcs
+        falling = self.falling.arcs
+        return bool((rising >= 0).all() and (falling >= 0).all())
 
     def turns_into(self, edge: int) -> Ints:
         """The turns that enter an edge.
@@ -137,30 +189,40 @@ class Hierarchy:
         Args:
             edge: The edge.
         """
-        begin, end = self._entry_pointers[edge : edge + 2]
-        return self._entries[begin:end]
+        entries, pointers = self._entries
+        begin, end = pointers[edge : edge + 2]
+        return entries[begin:end]
 
     @cached_property
-    def parents(self) -> Numbers:
-        """The parent of each edge in the elimination tree, n for a root, (n,)."""
-        n = len(self.order)
-        parents = np.full(n, n, dtype=np.int32)
-        starts = self.pointers[:-1]
-        has_arcs = starts < self.pointers[1:]
-        parents[has_arcs] = self.heads[starts[has_arcs]]
-        return parents
+    def _entries(self) -> tuple[Ints, Ints]:
+        """Turns by the edge that they enter, and where those of each edge begin."""
+        entries = np.argsort(self.turn_ends, kind="stable")
+        edges = np.arange(len(self.order) + 1)
+        return entries, np.searchsorted(self.turn_ends[entries], edges)
 
     @cached_property
-    def tails(self) -> Numbers:
-        """The tail of each arc, (m,)."""
-        nodes = np.arange(len(self.order), dtype=np.int32)
-        return np.repeat(nodes, np.diff(self.pointers))
+    def lower_up(self) -> _LowerArcs:
+        """The rising arcs into each edge."""
+        return _lower_arcs(self.up)
 
     @cached_property
-    def lower_arcs(self) -> tuple[Numbers, Numbers]:
-        """Where the arcs into each edge begin, (n + 1,), and these arcs, (m,)."""
-        counts = np.bincount(self.heads, minlength=len(self.order))
-        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        arcs = np.empty(len(self.heads), dtype=np.int32)
-        lower_arcs(self.pointers, self.heads, starts, arcs)
-        return starts, arcs
+    def lower_down(self) -> _LowerArcs:
+        """The falling arcs that leave each edge."""
+        return _lower_arcs(self.down)
+
+
+def _turn_arcs(links: _Links, lower: Numbers, upper: Numbers) -> _TurnArcs:
+    turns = np.flatnonzero(lower < upper).astype(np.int32)
+    tails = lower[turns]
+    arcs = arcs_between(*links, tails, upper[turns])
+    return _TurnArcs(turns, arcs, tails)
+
+
+def _lower_arcs(links: _Links) -> _LowerArcs:
+    n = len(links.pointers) - 1
+    counts = np.bincount(links.heads, minlength=n)
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    arcs = np.empty(len(links.heads), dtype=np.int32)
+    tails = np.empty(len(links.heads), dtype=np.int32)
+    lower_arcs(*links, starts, arcs, tails)
+    return _LowerArcs(starts, arcs, tails)
