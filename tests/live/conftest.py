@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from postgres_cluster import Cluster, reason_to_skip
@@ -70,3 +71,10 @@ def wait_for_database(url: str, request: pytest.FixtureRequest) -> Callable[[], 
         return lambda: None
     running: Cluster = request.getfixturevalue("cluster")
     return running.wait_until_unused
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[Storage]:
+    """An empty storage in SQLite."""
+    with Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as opened:
+        yield opened

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from menu_policy import menu_policy
 from tampering import tamper
 
 from superarm.core.errors import ConflictError, InputError, UnknownArmError
@@ -23,21 +24,11 @@ from superarm.live.codec import encode_body
 from superarm.live.event_reader import EventReader
 from superarm.live.fold import Fold
 from superarm.oracles import TopK
-from superarm.policies import IndexPolicy
 from superarm.posteriors import SparseVariational, StreamingGP
 from superarm.rules import UCB, Fixed, Thompson
 
 KERNEL = SquaredExponential(lengthscale=0.3)
 MENU = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7], "tea": [0.9, 0.1]}
-
-
-def policy(**changes: Any) -> IndexPolicy:
-    parts: dict[str, Any] = {
-        "posterior": StreamingGP(KERNEL, noise_variance=0.01),
-        "rule": UCB(schedule=Fixed(value=2.0)),
-        "oracle": TopK(k=2),
-    }
-    return IndexPolicy(**{**parts, **changes})
 
 
 @pytest.fixture
@@ -48,7 +39,7 @@ def storage(url: str) -> Iterator[Storage]:
 
 @pytest.fixture
 def bandit(storage: Storage) -> Bandit:
-    return create_bandit("menu", spec=policy(), storage=storage)
+    return create_bandit("menu", spec=menu_policy(), storage=storage)
 
 
 def reopened(bandit: Bandit) -> Bandit:
@@ -83,7 +74,7 @@ def test_a_bandit_decides_as_its_policy_does(bandit: Bandit) -> None:
     """The journal adds nothing: the same offers and rewards give the same decisions."""
     from superarm.core import Arms, Feedback, Offer
 
-    twin = policy()
+    twin = menu_policy()
     rng = np.random.default_rng(0)
     for step in range(1, 21):
         arms = Arms.numbered(rng.random((8, 2)))
@@ -100,7 +91,7 @@ def test_a_bandit_decides_as_its_policy_does(bandit: Bandit) -> None:
 
 
 def test_pending_decisions_spread_later_asks(storage: Storage) -> None:
-    bandit = create_bandit("one", spec=policy(oracle=TopK(k=1)), storage=storage)
+    bandit = create_bandit("one", spec=menu_policy(oracle=TopK(k=1)), storage=storage)
     chosen = {bandit.ask(MENU).arms[0] for _ in range(3)}
     assert chosen == set(MENU)
 
@@ -178,7 +169,7 @@ def test_an_abandoned_decision_is_not_awaited_but_still_teaches(bandit: Bandit) 
 def test_decisions_past_their_age_are_abandoned(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spec = BanditSpec(policy=spec_of(policy()), max_age=3600.0)
+    spec = BanditSpec(policy=spec_of(menu_policy()), max_age=3600.0)
     now = 1_700_000_000.0
     monkeypatch.setattr("superarm.live.ages.clock.time", lambda: now)
     monkeypatch.setattr("superarm.live.ages.clock.monotonic", lambda: now)
@@ -201,7 +192,9 @@ def test_decisions_past_their_age_are_abandoned(
 
 def test_rewards_wait_where_the_order_of_decisions_matters(storage: Storage) -> None:
     posterior = SparseVariational(KERNEL, noise_variance=0.01)
-    bandit = create_bandit("ordered", spec=policy(posterior=posterior), storage=storage)
+    bandit = create_bandit(
+        "ordered", spec=menu_policy(posterior=posterior), storage=storage
+    )
     first = bandit.ask(MENU)
     second = bandit.ask(MENU)
     before = bandit.predict(MENU)
@@ -216,7 +209,9 @@ def test_rewards_wait_where_the_order_of_decisions_matters(storage: Storage) -> 
 
 def test_abandoning_releases_the_rewards_that_waited(storage: Storage) -> None:
     posterior = SparseVariational(KERNEL, noise_variance=0.01)
-    bandit = create_bandit("ordered", spec=policy(posterior=posterior), storage=storage)
+    bandit = create_bandit(
+        "ordered", spec=menu_policy(posterior=posterior), storage=storage
+    )
     first = bandit.ask(MENU)
     second = bandit.ask(MENU)
     before = bandit.predict(MENU)
@@ -250,7 +245,7 @@ def test_a_new_spec_learns_all_rewards(bandit: Bandit) -> None:
     bandit.tell(answers[2], {answers[2].arms[0]: 0.8})
     kernel = SquaredExponential(lengthscale=0.9)
     posterior = StreamingGP(kernel, noise_variance=0.1)
-    bandit.respecify(policy(posterior=posterior))
+    bandit.respecify(menu_policy(posterior=posterior))
     expected = StreamingGP(kernel, noise_variance=0.1)
     expected.observe([MENU[str(arm)] for arm in answers[0].arms], [0.4, 0.4])
     expected.observe([MENU[str(answers[2].arms[0])]], [0.8])
@@ -294,10 +289,10 @@ def test_refit_raises_the_likelihood_of_the_rewards(bandit: Bandit) -> None:
 
 @pytest.mark.parametrize("rule", [UCB(schedule=Fixed(value=2.0)), Thompson()])
 def test_a_restart_changes_nothing(rule: Any, url: str, tmp_path: Path) -> None:
-    bandit = create_bandit("menu", spec=policy(rule=rule), storage=Storage(url))
+    bandit = create_bandit("menu", spec=menu_policy(rule=rule), storage=Storage(url))
     twin = create_bandit(
         "menu",
-        spec=policy(rule=rule),
+        spec=menu_policy(rule=rule),
         storage=Storage(f"sqlite:///{tmp_path / 'b.db'}"),
     )
     rng = np.random.default_rng(1)
@@ -327,7 +322,7 @@ def test_rewards_of_before_a_restart_are_learned_after_it(bandit: Bandit) -> Non
 
 @pytest.mark.parametrize("rule", [UCB(schedule=Fixed(value=2.0)), Thompson()])
 def test_replay_decides_everything_again(rule: Any, storage: Storage) -> None:
-    bandit = create_bandit("menu", spec=policy(rule=rule), storage=storage)
+    bandit = create_bandit("menu", spec=menu_policy(rule=rule), storage=storage)
     for round_number in range(10):
         answer = bandit.ask(MENU)
         if round_number != 4:
@@ -401,7 +396,7 @@ def test_a_pandas_frame_is_asked_like_its_rows(storage: Storage) -> None:
     ]
     frame = pandas.DataFrame(rows)
     encoding = Encoding.of(frame, columns=["size", "kind"])
-    spec = BanditSpec(policy=spec_of(policy(oracle=TopK(k=1))), encoding=encoding)
+    spec = BanditSpec(policy=spec_of(menu_policy(oracle=TopK(k=1))), encoding=encoding)
     bandit = create_bandit("frames", spec=spec, storage=storage)
     answer = bandit.ask(frame, decision_id="one")
     assert answer == bandit.ask(rows, decision_id="one")
@@ -437,7 +432,7 @@ def test_what_is_refused_changes_nothing(bandit: Bandit) -> None:
 
 def test_names_are_unique(bandit: Bandit) -> None:
     storage = bandit.storage
-    other = policy(oracle=TopK(k=1))
+    other = menu_policy(oracle=TopK(k=1))
     with pytest.raises(ConflictError, match="already a bandit named 'menu'"):
         create_bandit("menu", spec=other, storage=storage)
     again = create_bandit("menu", spec=other, storage=storage, load_if_exists=True)
@@ -446,8 +441,8 @@ def test_names_are_unique(bandit: Bandit) -> None:
 
 def test_the_same_program_may_run_again(bandit: Bandit) -> None:
     """It creates a bandit that is there already, even if its spec has changed since."""
-    bandit.respecify(policy(oracle=TopK(k=1)))
-    again = create_bandit("menu", spec=policy(), storage=bandit.storage)
+    bandit.respecify(menu_policy(oracle=TopK(k=1)))
+    again = create_bandit("menu", spec=menu_policy(), storage=bandit.storage)
     assert again is bandit
     assert again.seq == 2
 
@@ -472,7 +467,7 @@ def test_a_second_process_on_a_file_is_refused_with_advice(tmp_path: Path) -> No
     url = f"sqlite:///{tmp_path / 'bandits.db'}"
     script = "import sys; from superarm.live import Storage; Storage(sys.argv[1])"
     with Storage(url) as storage:
-        create_bandit("menu", spec=policy(), storage=storage)
+        create_bandit("menu", spec=menu_policy(), storage=storage)
         finished = subprocess.run(
             [sys.executable, "-c", script, url],
             capture_output=True,
@@ -486,7 +481,7 @@ def test_a_second_process_on_a_file_is_refused_with_advice(tmp_path: Path) -> No
 
 
 def test_spec_as_json_builds_the_same_bandit(storage: Storage) -> None:
-    spec = BanditSpec.from_user(policy())
+    spec = BanditSpec.from_user(menu_policy())
     assert BanditSpec.from_json(spec.as_json()) == spec
 
 
@@ -496,7 +491,7 @@ def test_spec_as_json_builds_the_same_bandit(storage: Storage) -> None:
 def test_an_ask_by_name_can_be_repeated_after_the_arms_changed(
     storage: Storage,
 ) -> None:
-    bandit = create_bandit("menu", spec=policy(), storage=storage)
+    bandit = create_bandit("menu", spec=menu_policy(), storage=storage)
     bandit.name_arms(MENU)
     every = bandit.ask(decision_id="every")
     some = bandit.ask(["tea", "mocha"], decision_id="some")
@@ -519,7 +514,7 @@ def test_an_ask_by_name_can_be_repeated_after_the_arms_changed(
 def test_history_by_name_can_be_repeated_after_the_arms_changed(
     storage: Storage,
 ) -> None:
-    bandit = create_bandit("menu", spec=policy(), storage=storage)
+    bandit = create_bandit("menu", spec=menu_policy(), storage=storage)
     bandit.name_arms(MENU)
     rewards = {"tea": 1.0}
     assert bandit.observe(["mocha", "tea"], rewards, observation_id="2025")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from menu_policy import menu_policy
 
 from superarm.core import Feedback
 from superarm.core.errors import ConflictError, InputError
@@ -27,30 +27,15 @@ from superarm.policies import (
     Uniform,
 )
 from superarm.posteriors import SparseVariational, StreamingGP
-from superarm.rules import UCB, Fixed, Greedy, Thompson
+from superarm.rules import Greedy, Thompson
 
 ROWS = np.random.default_rng(0).random((4, 2))
 MENU = {name: row.tolist() for name, row in zip("abcd", ROWS, strict=True)}
 TRUTH = {"a": 0.1, "b": 0.9, "c": 0.4, "d": 0.6}
 
 
-def index_policy(**changes: Any) -> IndexPolicy:
-    parts: dict[str, Any] = {
-        "posterior": StreamingGP(SquaredExponential(lengthscale=0.3), 0.01),
-        "rule": UCB(schedule=Fixed(value=2.0)),
-        "oracle": TopK(k=2),
-    }
-    return IndexPolicy(**{**parts, **changes})
-
-
 def exploring(epsilon: float = 0.5, **changes: Any) -> Exploring:
-    return Exploring(policy=index_policy(**changes), epsilon=epsilon)
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[Storage]:
-    with Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as opened:
-        yield opened
+    return Exploring(policy=menu_policy(**changes), epsilon=epsilon)
 
 
 def play(bandit: Bandit, rounds: int) -> None:
@@ -73,13 +58,13 @@ def test_a_challenger_decides_as_its_policy_would(storage: Storage) -> None:
     bandit = create_bandit("menu", spec=exploring(), storage=storage)
     play(bandit, 5)
     rule = Greedy()
-    bandit.shadow(index_policy(rule=rule))
+    bandit.shadow(menu_policy(rule=rule))
     play(bandit, 10)
     report = bandit.shadow_report()
     assert report.since == 12  # created, 5 asks and tells
     assert report.decisions == report.rewarded == 10
 
-    twin = index_policy(rule=rule)
+    twin = menu_policy(rule=rule)
     agreements = []
     for event in bandit.storage.journal.events(1):
         if event.kind is not Kind.DECIDED:
@@ -101,7 +86,7 @@ def test_later_reports_follow_only_what_is_new(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bandit = create_bandit("menu", spec=exploring(), storage=storage)
-    bandit.shadow(index_policy())
+    bandit.shadow(menu_policy())
     followed: list[int] = []
     follow = Challenger._follow
     monkeypatch.setattr(
@@ -125,7 +110,7 @@ def test_later_reports_follow_only_what_is_new(
 def test_a_challenger_outlives_restarts_and_snapshots(storage: Storage) -> None:
     bandit = create_bandit("menu", spec=exploring(), storage=storage)
     play(bandit, 2)
-    bandit.shadow(index_policy(rule=Greedy()))
+    bandit.shadow(menu_policy(rule=Greedy()))
     play(bandit, 6)
     before = bandit.shadow_report(reward_range=(0.0, 2.0))
     bandit = reopened(bandit)
@@ -147,7 +132,7 @@ def test_a_challenger_does_not_change_the_bandit(tmp_path: Path) -> None:
         with Storage(f"sqlite:///{tmp_path / name}.db") as storage:
             bandit = create_bandit("menu", spec=exploring(), storage=storage)
             if name == "with":
-                bandit.shadow(index_policy(rule=Greedy()))
+                bandit.shadow(menu_policy(rule=Greedy()))
             arms = []
             for number in range(12):
                 answer = bandit.ask(MENU)
@@ -162,7 +147,7 @@ def test_a_challenger_does_not_change_the_bandit(tmp_path: Path) -> None:
 
 def test_asks_and_tells_do_not_wait_for_a_report(storage: Storage) -> None:
     bandit = create_bandit("menu", spec=exploring(), storage=storage)
-    bandit.shadow(index_policy())
+    bandit.shadow(menu_policy())
     with bandit._following:  # as a report does while it follows the journal
         play(bandit, 2)
     assert bandit.shadow_report().rewarded == 2
@@ -174,10 +159,10 @@ def test_a_new_challenger_starts_anew_and_ending_none_is_nothing(
     bandit = create_bandit("menu", spec=exploring(), storage=storage)
     bandit.shadow(None)
     assert len(list(storage.journal.events(1))) == 1
-    bandit.shadow(index_policy())
+    bandit.shadow(menu_policy())
     play(bandit, 3)
     assert bandit.shadow_report().decisions == 3
-    bandit.shadow(index_policy(rule=Greedy()))
+    bandit.shadow(menu_policy(rule=Greedy()))
     assert bandit.shadow_report().decisions == 0
     play(bandit, 2)
     assert bandit.shadow_report().decisions == 2
@@ -208,7 +193,7 @@ def test_a_challenger_that_draws_has_a_stream_of_its_own(storage: Storage) -> No
 def test_counts_of_missing_rewards(storage: Storage) -> None:
     bandit = create_bandit("menu", spec=exploring(), storage=storage)
     early = bandit.ask(MENU)
-    bandit.shadow(index_policy())
+    bandit.shadow(menu_policy())
     play(bandit, 4)
     bandit.ask(MENU)
     half = bandit.ask(MENU)
@@ -236,7 +221,7 @@ def test_switching_is_one_event_and_ends_the_challenger(storage: Storage) -> Non
     with pytest.raises(InputError, match="no challenger"):
         bandit.switch()
     play(bandit, 4)
-    bandit.shadow(index_policy(rule=Greedy()))
+    bandit.shadow(menu_policy(rule=Greedy()))
     play(bandit, 4)
     events = len(list(storage.journal.events(1)))
     bandit.switch()
@@ -245,7 +230,7 @@ def test_switching_is_one_event_and_ends_the_challenger(storage: Storage) -> Non
     assert isinstance(bandit._current.read().policy, IndexPolicy)
     with pytest.raises(InputError, match="no challenger"):
         bandit.shadow_report()
-    twin = create_bandit("twin", spec=index_policy(rule=Greedy()), storage=storage)
+    twin = create_bandit("twin", spec=menu_policy(rule=Greedy()), storage=storage)
     for observation in bandit._current.read().reader.observations():
         ids = observation.offer.arms.ids
         positions = observation.feedback.positions.tolist()
@@ -258,7 +243,7 @@ def test_switching_is_one_event_and_ends_the_challenger(storage: Storage) -> Non
     play(bandit, 2)
     assert bandit.verify().same
     bandit.shadow(exploring())
-    bandit.respecify(index_policy())  # an ordinary change leaves the challenger
+    bandit.respecify(menu_policy())  # an ordinary change leaves the challenger
     bandit = reopened(bandit)
     assert bandit.shadow_report().decisions == 0
     bandit.storage.close()
@@ -267,13 +252,13 @@ def test_switching_is_one_event_and_ends_the_challenger(storage: Storage) -> Non
 def test_a_policy_alone_takes_everything_else_from_the_bandit(storage: Storage) -> None:
     spec = BanditSpec(policy=spec_of(exploring()), seed=7, max_age=60.0)
     bandit = create_bandit("menu", spec=spec, storage=storage)
-    for challenger in (index_policy(), spec_of(index_policy())):
+    for challenger in (menu_policy(), spec_of(menu_policy())):
         bandit.shadow(challenger)
         challenge = bandit._current.read().challenge
         assert challenge is not None
         assert challenge.spec.seed == 7
         assert challenge.spec.max_age == 60.0
-    bandit.shadow(BanditSpec(policy=spec_of(index_policy()), seed=8))
+    bandit.shadow(BanditSpec(policy=spec_of(menu_policy()), seed=8))
     challenge = bandit._current.read().challenge
     assert challenge is not None
     assert challenge.spec.seed == 8
@@ -283,7 +268,7 @@ def test_a_switch_that_fails_leaves_the_bandit_as_it_was(storage: Storage) -> No
     """Rewards of an abandoned decision came late, which the challenger cannot learn."""
     bandit = create_bandit("menu", spec=exploring(), storage=storage)
     posterior = SparseVariational(SquaredExponential(lengthscale=0.3), 0.01)
-    bandit.shadow(index_policy(posterior=posterior))
+    bandit.shadow(menu_policy(posterior=posterior))
     answer = bandit.ask(MENU)
     bandit.abandon(answer)
     bandit.tell(answer, dict.fromkeys(answer.arms, 0.5))
@@ -304,10 +289,10 @@ def test_a_switch_that_fails_leaves_the_bandit_as_it_was(storage: Storage) -> No
 @pytest.mark.parametrize(
     ("acting", "challenger", "message"),
     [
-        (index_policy(), index_policy(rule=Greedy()), "is deterministic"),
-        (index_policy(rule=Thompson()), index_policy(), "propensity is unknown"),
-        (exploring(), index_policy(rule=Thompson()), "unknown probabilities"),
-        (exploring(), index_policy(oracle=TopK(k=3)), "the same oracle"),
+        (menu_policy(), menu_policy(rule=Greedy()), "is deterministic"),
+        (menu_policy(rule=Thompson()), menu_policy(), "propensity is unknown"),
+        (exploring(), menu_policy(rule=Thompson()), "unknown probabilities"),
+        (exploring(), menu_policy(oracle=TopK(k=3)), "the same oracle"),
     ],
 )
 def test_no_number_without_support(
@@ -327,8 +312,8 @@ def test_no_number_without_support(
 
 
 def test_policies_that_agree_need_no_chance(storage: Storage) -> None:
-    bandit = create_bandit("menu", spec=index_policy(), storage=storage)
-    bandit.shadow(index_policy())
+    bandit = create_bandit("menu", spec=menu_policy(), storage=storage)
+    bandit.shadow(menu_policy())
     play(bandit, 6)
     report = bandit.shadow_report(reward_range=(0.0, 2.0))
     assert report.agreement == 1.0
@@ -337,7 +322,7 @@ def test_policies_that_agree_need_no_chance(storage: Storage) -> None:
 
 def test_too_few_rewards_are_refused(storage: Storage) -> None:
     bandit = create_bandit("menu", spec=exploring(), storage=storage)
-    bandit.shadow(index_policy())
+    bandit.shadow(menu_policy())
     report = bandit.shadow_report()
     assert report.agreement is None
     assert report.refusal is not None
@@ -347,7 +332,7 @@ def test_too_few_rewards_are_refused(storage: Storage) -> None:
     bandit.shadow(ScorePolicy(score=costs, oracle=TopK(k=2)))
     bandit.respecify(
         Exploring(
-            policy=index_policy(posterior=StreamingGP(SquaredExponential(), 0.01)),
+            policy=menu_policy(posterior=StreamingGP(SquaredExponential(), 0.01)),
             epsilon=1e-9,
         )
     )
@@ -360,7 +345,7 @@ def test_too_few_rewards_are_refused(storage: Storage) -> None:
 
 def test_invalid_questions_are_refused(storage: Storage) -> None:
     bandit = create_bandit("menu", spec=exploring(), storage=storage)
-    bandit.shadow(index_policy())
+    bandit.shadow(menu_policy())
     play(bandit, 4)
     for level in (0.0, 1.0, 2.0, float("nan")):
         with pytest.raises(InputError, match="level"):
@@ -374,7 +359,7 @@ def test_invalid_questions_are_refused(storage: Storage) -> None:
 def test_exp3_evaluates_one_arm_a_round(storage: Storage) -> None:
     """Exp3 acts, an index policy challenges; and the other way round."""
     exp3 = Exp3(arms=ROWS, block=100, low=0.0, high=1.0)
-    index = index_policy(oracle=TopK(k=1))
+    index = menu_policy(oracle=TopK(k=1))
     for name, acting, challenger in (
         ("exp3", exp3, index),
         ("index", Exploring(policy=index, epsilon=1.0), exp3),

@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from menu_policy import menu_policy
 from running_service import running_service
 
 from superarm.client import Client, RemoteBandit, ServiceError
 from superarm.core.errors import ConflictError, InputError, NotFoundError
 from superarm.core.registry import spec_of
 from superarm.core.tables import Encoding
-from superarm.kernels import SquaredExponential
 from superarm.live import BanditSpec, Storage, create_bandit
 from superarm.live.answers import Tell
 from superarm.live.decisions import Status
@@ -24,28 +24,10 @@ from superarm.live.events import Kind
 from superarm.live.journal import StorageError
 from superarm.live.verbs import BanditVerbs
 from superarm.oracles import TopK
-from superarm.policies import Exploring, IndexPolicy
-from superarm.posteriors import StreamingGP
+from superarm.policies import Exploring
 from superarm.rules import UCB, Fixed, Greedy, Thompson
 
 MENU = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7], "tea": [0.9, 0.1]}
-
-
-def policy(**changes: Any) -> IndexPolicy:
-    parts: dict[str, Any] = {
-        "posterior": StreamingGP(
-            SquaredExponential(lengthscale=0.3), noise_variance=0.01
-        ),
-        "rule": UCB(schedule=Fixed(value=2.0)),
-        "oracle": TopK(k=2),
-    }
-    return IndexPolicy(**{**parts, **changes})
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[Storage]:
-    with Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -85,7 +67,7 @@ def play(bandit: BanditVerbs) -> list[Any]:
     outcomes = bandit.tell_many([late, late, unknown])
     seen.append([type(outcome) for outcome in outcomes])
     seen.append(bandit.refit().spec.as_json())
-    bandit.respecify(policy(oracle=TopK(k=1)))
+    bandit.respecify(menu_policy(oracle=TopK(k=1)))
     seen.append(bandit.spec.as_json())
     seen += play_challenger(bandit)
     seen.append([event.kind for event in bandit.events()])
@@ -96,8 +78,8 @@ def play(bandit: BanditVerbs) -> list[Any]:
 def play_challenger(bandit: BanditVerbs) -> list[Any]:
     """Start, compare, end and switch to a challenger; returns the reports."""
     reports: list[Any] = []
-    bandit.respecify(Exploring(policy=policy(), epsilon=0.5))
-    bandit.shadow(policy(rule=Greedy()))
+    bandit.respecify(Exploring(policy=menu_policy(), epsilon=0.5))
+    bandit.shadow(menu_policy(rule=Greedy()))
     reports.append(bandit.shadow_report())
     for number in range(6):
         answer = bandit.ask(MENU)
@@ -107,7 +89,7 @@ def play_challenger(bandit: BanditVerbs) -> list[Any]:
     bandit.shadow(None)
     with pytest.raises(NotFoundError, match="no challenger"):
         bandit.shadow_report()
-    bandit.shadow(BanditSpec(policy=spec_of(policy(rule=Greedy())), seed=3))
+    bandit.shadow(BanditSpec(policy=spec_of(menu_policy(rule=Greedy())), seed=3))
     bandit.switch()
     with pytest.raises(NotFoundError, match="no challenger"):
         bandit.switch()
@@ -127,8 +109,8 @@ def test_a_remote_bandit_is_like_one_of_your_own(
 ) -> None:
     """The same work in the same order, so that all numbers are equal; JSON keeps floats exactly."""
     with Storage(f"sqlite:///{tmp_path / 'own.db'}") as own:
-        embedded = create_bandit("menu", spec=policy(rule=rule), storage=own)
-        remote = client.create_bandit("menu", spec=policy(rule=rule))
+        embedded = create_bandit("menu", spec=menu_policy(rule=rule), storage=own)
+        remote = client.create_bandit("menu", spec=menu_policy(rule=rule))
         watched: Any = WatchedBandit(embedded)
         for mine, theirs in zip(play(watched), play(remote), strict=True):
             assert without_time(mine) == without_time(theirs)
@@ -157,7 +139,7 @@ def test_tables_are_encoded_as_at_home(client: Client, tmp_path: Path) -> None:
         {"id": "b", "size": 0.9, "kind": "old"},
     ]
     encoding = Encoding.of(table, columns=["size", "kind"])
-    spec = BanditSpec(policy=spec_of(policy(oracle=TopK(k=1))), encoding=encoding)
+    spec = BanditSpec(policy=spec_of(menu_policy(oracle=TopK(k=1))), encoding=encoding)
     with Storage(f"sqlite:///{tmp_path / 'own.db'}") as own:
         embedded = create_bandit("menu", spec=spec, storage=own)
         remote = client.create_bandit("menu", spec=spec)
@@ -174,11 +156,11 @@ def test_tables_are_encoded_as_at_home(client: Client, tmp_path: Path) -> None:
 
 
 def test_errors_are_those_of_the_library(client: Client) -> None:
-    bandit = client.create_bandit("menu", spec=policy())
+    bandit = client.create_bandit("menu", spec=menu_policy())
     with pytest.raises(ConflictError, match="already"):
-        client.create_bandit("menu", spec=policy(oracle=TopK(k=1)))
+        client.create_bandit("menu", spec=menu_policy(oracle=TopK(k=1)))
     loaded = client.create_bandit(
-        "menu", spec=policy(oracle=TopK(k=1)), load_if_exists=True
+        "menu", spec=menu_policy(oracle=TopK(k=1)), load_if_exists=True
     )
     assert loaded.spec.policy["oracle"]["k"] == 2
     with pytest.raises(NotFoundError, match="no bandit 'other'"):
@@ -200,7 +182,7 @@ def test_errors_are_those_of_the_library(client: Client) -> None:
 
 @pytest.mark.parametrize("time", [float("nan"), float("inf")])
 def test_times_must_be_finite(client: Client, time: float) -> None:
-    bandit = client.create_bandit("menu", spec=policy())
+    bandit = client.create_bandit("menu", spec=menu_policy())
     with pytest.raises(InputError, match="time must be a number"):
         bandit.ask(MENU, time=time)
     with pytest.raises(InputError, match="time must be a number"):
@@ -257,10 +239,10 @@ def unsteady_client(url: str, *statuses: int | None) -> tuple[Client, Unsteady]:
 
 
 def test_lost_answers_count_once(client: Client) -> None:
-    client.create_bandit("menu", spec=policy())
+    client.create_bandit("menu", spec=menu_policy())
     losing, transport = unsteady_client(client.url, None, HTTPStatus.BAD_GATEWAY)
     bandit = RemoteBandit(losing, "menu")
-    bandit._spec = BanditSpec.from_user(policy())
+    bandit._spec = BanditSpec.from_user(menu_policy())
     answer = bandit.ask(MENU)
     assert transport.sent == 3
     assert client.load_bandit("menu").pending == [answer.id]

@@ -26,12 +26,6 @@ NAMES = [f"menu{number}" for number in range(5)]
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Iterator[Storage]:
-    with Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as opened:
-        yield opened
-
-
-@pytest.fixture
 def address(storage: Storage) -> Iterator[str]:
     """A service that has two of five bandits in memory."""
     for name in NAMES:

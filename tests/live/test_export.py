@@ -5,23 +5,21 @@ from __future__ import annotations
 import csv
 import importlib.util
 import json
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from menu_policy import menu_policy
 
 from superarm.core.errors import InputError, MissingExtraError
 from superarm.core.registry import spec_of
 from superarm.core.tables import Encoding
-from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, BanditSpec, Storage, create_bandit
 from superarm.live.journal import StorageError
 from superarm.oracles import TopK
-from superarm.policies import Exploring, IndexPolicy, ScorePolicy, Uniform
-from superarm.posteriors import StreamingGP
-from superarm.rules import UCB, Fixed, Thompson
+from superarm.policies import Exploring, ScorePolicy, Uniform
+from superarm.rules import Thompson
 
 MENU = {"a": [0.1, 0.2, 1.0], "b": [0.6, 0.7, 1.0], "c,\n": [0.9, 0.1, 1.0]}
 needs_parquet = pytest.mark.skipif(
@@ -30,24 +28,9 @@ needs_parquet = pytest.mark.skipif(
 FORMATS = ["csv", pytest.param("parquet", marks=needs_parquet)]
 
 
-def index_policy(**changes: Any) -> IndexPolicy:
-    parts: dict[str, Any] = {
-        "posterior": StreamingGP(SquaredExponential(lengthscale=0.3), 0.01),
-        "rule": UCB(schedule=Fixed(value=2.0)),
-        "oracle": TopK(k=2),
-    }
-    return IndexPolicy(**{**parts, **changes})
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[Storage]:
-    with Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as opened:
-        yield opened
-
-
 @pytest.fixture
 def bandit(storage: Storage) -> Bandit:
-    policy = Exploring(policy=index_policy(), epsilon=0.5)
+    policy = Exploring(policy=menu_policy(), epsilon=0.5)
     return create_bandit("menu", spec=policy, storage=storage)
 
 
@@ -139,7 +122,7 @@ def test_features_have_the_names_of_the_encoding(
     encoding = Encoding.of(
         [{"price": 1.0, "colour": "red"}, {"price": 2.0, "colour": "blue"}]
     )
-    policy = spec_of(index_policy(oracle=TopK(k=1)))
+    policy = spec_of(menu_policy(oracle=TopK(k=1)))
     spec = BanditSpec(policy=policy, encoding=encoding)
     bandit = create_bandit("encoded", spec=spec, storage=storage)
     bandit.ask(rows)
@@ -296,7 +279,7 @@ def test_the_layout_of_open_bandit(
 
 
 def test_unknown_propensities_are_refused(storage: Storage, tmp_path: Path) -> None:
-    bandit = create_bandit("ts", spec=index_policy(rule=Thompson()), storage=storage)
+    bandit = create_bandit("ts", spec=menu_policy(rule=Thompson()), storage=storage)
     bandit.ask(MENU)
     with pytest.raises(InputError, match=r"propensity of decision .* is unknown"):
         bandit.export(tmp_path / "out", layout="open-bandit")

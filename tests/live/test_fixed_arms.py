@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,12 +36,6 @@ TABLE = [
 def policy(posterior: Any) -> IndexPolicy:
     rule = UCB(schedule=Fixed(value=2.0))
     return IndexPolicy(posterior=posterior, rule=rule, oracle=TopK(k=1))
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[Storage]:
-    with Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as opened:
-        yield opened
 
 
 def create(storage: Storage, posterior: Any) -> Bandit:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from menu_policy import menu_policy
 
 from superarm.core.errors import ConflictError, InputError, StateError
 from superarm.core.registry import spec_of
@@ -19,30 +18,19 @@ from superarm.movement import Switch
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import DriftingGP, SparseVariational, StreamingGP
-from superarm.rules import UCB, Fixed, Greedy, Thompson
+from superarm.rules import Greedy, Thompson
 
 KERNEL = SquaredExponential(lengthscale=0.3)
 MENU = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7], "tea": [0.9, 0.1]}
 
 
 def policy(**changes: Any) -> IndexPolicy:
-    parts: dict[str, Any] = {
-        "posterior": StreamingGP(KERNEL, noise_variance=0.01),
-        "rule": UCB(schedule=Fixed(value=2.0)),
-        "oracle": TopK(k=1),
-    }
-    return IndexPolicy(**{**parts, **changes})
+    return menu_policy(**{"oracle": TopK(k=1), **changes})
 
 
 def ordered_policy(**changes: Any) -> IndexPolicy:
     """A policy that learns rewards in the order of decisions."""
     return policy(posterior=SparseVariational(KERNEL, noise_variance=0.01), **changes)
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[Storage]:
-    with Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as opened:
-        yield opened
 
 
 def restarted(bandit: Bandit) -> Bandit:

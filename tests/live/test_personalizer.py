@@ -50,12 +50,6 @@ PATH = "/v1/bandits/menu/personalizer/v1.0"
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> Iterator[Storage]:
-    with Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as opened:
-        yield opened
-
-
-@pytest.fixture
 def bandit(storage: Storage) -> Bandit:
     return create_bandit("menu", spec=personalizer_spec(), storage=storage)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -33,12 +32,6 @@ POLICY = IndexPolicy(
 )
 SPEC = to_json(spec_of(POLICY))
 ACTION = {"id": "tea", "features": [{"warm": True}]}  # of Personalizer
-
-
-@pytest.fixture
-def storage(tmp_path: Path) -> Iterator[Storage]:
-    with Storage(f"sqlite:///{tmp_path / 'bandits.db'}") as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from menu_policy import menu_policy
 
 from superarm.core import Arms, Feedback, Offer
 from superarm.core.capabilities import KnownPropensity
@@ -19,25 +20,15 @@ from superarm.oracles import Knapsack, TopK
 from superarm.policies import (
     Exp3,
     Exploring,
-    IndexPolicy,
     KnownCosts,
     ScorePolicy,
     Uniform,
 )
 from superarm.posteriors import StreamingGP
-from superarm.rules import UCB, Fixed, Thompson
+from superarm.rules import Thompson
 
 ROWS = np.random.default_rng(0).random((5, 2))
 PAIRS = [np.array(pair) for pair in combinations(range(5), 2)]
-
-
-def index_policy(**changes: Any) -> IndexPolicy:
-    parts: dict[str, Any] = {
-        "posterior": StreamingGP(SquaredExponential(lengthscale=0.3), 0.01),
-        "rule": UCB(schedule=Fixed(value=2.0)),
-        "oracle": TopK(k=2),
-    }
-    return IndexPolicy(**{**parts, **changes})
 
 
 def offer_of(step: int = 1, available: Any = None) -> Offer:
@@ -51,7 +42,7 @@ def test_frequencies_are_the_propensities() -> None:
     A frequency has a standard deviation of at most √(p(1 − p)/4000); 4.5 of them are exceeded with
     probability 7e-6, for 10 pairs below 1e-4.
     """
-    policy = Exploring(policy=index_policy(), epsilon=0.4)
+    policy = Exploring(policy=menu_policy(), epsilon=0.4)
     offer = offer_of()
     rng = np.random.default_rng(1)
     draws = 4000
@@ -69,14 +60,14 @@ def test_frequencies_are_the_propensities() -> None:
         assert stated[pair] == p
         deviation = np.sqrt(p * (1.0 - p) / draws)
         assert abs(counts[pair] / draws - p) < 4.5 * deviation
-    preferred = index_policy().decide(offer, rng).positions
+    preferred = menu_policy().decide(offer, rng).positions
     assert policy.propensity(offer, preferred) == pytest.approx(0.4 / 10 + 0.6)
     assert policy.least_propensity(offer, preferred) == pytest.approx(0.4 / 10)
 
 
 def chance_policies() -> list[KnownPropensity]:
     return [
-        Exploring(policy=index_policy(), epsilon=0.3),
+        Exploring(policy=menu_policy(), epsilon=0.3),
         ScorePolicy(score=Uniform(), oracle=TopK(k=2)),
         ScorePolicy(score=KnownCosts(costs=np.arange(5.0)), oracle=TopK(k=2)),
         Exp3(arms=ROWS, block=50, low=0.0, high=1.0),
@@ -119,7 +110,7 @@ def test_chance_over_routes_has_no_known_propensity() -> None:
 
 def test_a_random_round_is_learned_and_pending_like_any_other() -> None:
     """Always at random: the other policy learns the same as one that is taught directly."""
-    policy = Exploring(policy=index_policy(), epsilon=1.0)
+    policy = Exploring(policy=menu_policy(), epsilon=1.0)
     rng = np.random.default_rng(2)
     twin = StreamingGP(SquaredExponential(lengthscale=0.3), 0.01)
     for step in range(1, 6):
@@ -139,7 +130,7 @@ def test_a_random_round_is_learned_and_pending_like_any_other() -> None:
 
 
 def test_one_super_arm_is_certain() -> None:
-    policy = Exploring(policy=index_policy(oracle=TopK(k=5)), epsilon=0.1)
+    policy = Exploring(policy=menu_policy(oracle=TopK(k=5)), epsilon=0.1)
     assert policy.decide(offer_of(), np.random.default_rng(0)).propensity == 1.0
     with pytest.raises(InfeasibleError):
         policy.decide(offer_of(available=np.arange(5) > 0), np.random.default_rng(0))
@@ -149,7 +140,7 @@ def test_super_arms_beyond_counting_have_propensity_0_or_that_of_the_policy() ->
     """C(1100, 550) is above 10³⁰⁸, so that ε/C is below every float."""
     rows = np.random.default_rng(0).random((1100, 2))
     offer = Offer(step=1, arms=Arms.numbered(rows))
-    policy = Exploring(policy=index_policy(oracle=TopK(k=550)), epsilon=0.5)
+    policy = Exploring(policy=menu_policy(oracle=TopK(k=550)), epsilon=0.5)
     propensities = set()
     for seed in range(20):  # all alike in one of 2¹⁹ cases
         decision = policy.decide(offer, np.random.default_rng(seed))
@@ -169,17 +160,17 @@ def test_what_cannot_be_counted_is_refused(
     changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        Exploring(policy=index_policy(**changes), epsilon=0.1)
+        Exploring(policy=menu_policy(**changes), epsilon=0.1)
 
 
 def test_epsilon_is_a_probability_above_zero() -> None:
     for epsilon in (0.0, -0.1, 1.1, float("nan")):
         with pytest.raises(InputError, match="epsilon"):
-            Exploring(policy=index_policy(), epsilon=epsilon)
+            Exploring(policy=menu_policy(), epsilon=epsilon)
 
 
 def test_its_spec_contains_the_other_policy() -> None:
-    policy = Exploring(policy=index_policy(), epsilon=0.25)
+    policy = Exploring(policy=menu_policy(), epsilon=0.25)
     rebuilt = build("policy", spec_of(policy))
     assert isinstance(rebuilt, Exploring)
     assert spec_of(rebuilt) == spec_of(policy)
