@@ -49,14 +49,18 @@ kernels: $(VENV)/.compiled ## a short form of the tests with other processors' B
 
 # The same, and figures, with the oldest versions that pyproject.toml allows; Python 3.11 to 3.13.
 # What old packages use of others may be deprecated by now.
-oldest: ## the same with the oldest versions that pyproject.toml allows
+oldest: $(VENV)-oldest/.installed ## the same with the oldest versions that pyproject.toml allows
+	$(VENV)-oldest/bin/python .ci/compile.py
+	$(IN_MEMORY) $(VENV)-oldest/bin/python -m pytest -q $(WORKERS) -m "not slow" -W ignore::DeprecationWarning \
+		$(SHORT) tests/lab/test_figures.py tests/live/test_service.py tests/live/test_client.py
+
+# A target of its own: .ci/run installs while it runs the longer tests, which use the loops that are compiled.
+$(VENV)-oldest/.installed: pyproject.toml .ci/oldest.py
 	$(PYTHON) -m venv --clear $(VENV)-oldest
 	$(PYTHON) .ci/oldest.py > $(VENV)-oldest/constraints.txt
 	$(VENV)-oldest/bin/python -m pip --disable-pip-version-check install --quiet \
 		--constraint $(VENV)-oldest/constraints.txt --editable '.[test,cluster]'
-	$(VENV)-oldest/bin/python .ci/compile.py
-	$(IN_MEMORY) $(VENV)-oldest/bin/python -m pytest -q $(WORKERS) -m "not slow" -W ignore::DeprecationWarning \
-		$(SHORT) tests/lab/test_figures.py tests/live/test_service.py tests/live/test_client.py
+	touch $@
 
 # The wheel by itself, without any extra: it must answer, run and draw.
 core: ## the wheel without any extra: doctor, demo and a run
