@@ -1624,6 +1624,21 @@ def test_invalid_sums_are_rejected() -> None:
         gp.observe_sums(np.empty((0, 9)), [], [])
 
 
+def test_noise_that_floats_cannot_resolve_is_rejected() -> None:
+    """The posterior still answers: it has learned nothing of it."""
+    gp = learner()
+    arms = rows([1, 2])
+    what = "at least 1e-20 Wh², got 1e-22"
+    for learn in (
+        lambda: gp.observe(arms, [1.0, 2.0], noise_variance=[0.1, 1e-22]),
+        lambda: gp.observe_sums(arms, [0, 0], [3.0], noise_variance=[1e-22]),
+    ):
+        with unchanged(gp, what), pytest.raises(InputError, match=what):
+            learn()
+    gp.observe(arms, [1.0, 2.0], noise_variance=[1e-20, 1e-20])
+    assert np.isfinite(gp.predict(arms).mean).all()
+
+
 def test_invalid_log_is_rejected() -> None:
     gp, good = taught(SOME), joined(SOME)
     bad = {

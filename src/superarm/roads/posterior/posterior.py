@@ -84,6 +84,9 @@ _FIRST_FIT = 4  # trips before the scales are first fitted
 _TOLERANCES = (1e-9, 0.1)
 DENSE_LARGEST = 6000
 """Visited roads up to which the form "auto" is dense."""
+_LEAST_NOISE = 1e-20
+"""The smallest variance of a reward's noise that may be stated, in Wh²: with less, rounding makes the
+equations of the model singular."""
 FormName = Literal["dense", "sparse"]
 FormChoice = Literal["auto", "dense", "sparse"]
 
@@ -414,6 +417,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         values = as_vector(rewards, "rewards", count)
         require_size(values, "rewards")
         stated = as_noise(noise_variance, count)
+        _require_noise(stated)
         with self._lock:
             if len(keys):
                 order = np.argsort(reward_of_arm, kind="stable")
@@ -497,6 +501,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
     ) -> float:
         has_model_noise = (noise == self.noise_variance).all()
         stated = None if has_model_noise else noise
+        _require_noise(stated)
         trip = Trips.of_one(keys, rewards=rewards, noise=stated)
         return self._learn(trip)
 
@@ -688,3 +693,11 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             )
         # States from before motion have fewer scales.
         return RoadScales.from_vector(fitted, like=self.scales)
+
+
+def _require_noise(stated: Floats | None) -> None:
+    """Refuse noise variances, in Wh², that are too small for floats."""
+    if stated is not None and stated.min(initial=_LEAST_NOISE) < _LEAST_NOISE:
+        raise InputError(
+            f"noise_variance must be at least {_LEAST_NOISE:g} Wh², got {stated.min():g}"
+        )
