@@ -155,6 +155,8 @@ def test_every_write_is_503_and_every_read_is_answered(
                 assert refused.headers["retry-after"] == "1"
                 problem = refused.json()
                 assert re.search(reason, problem["detail"]), problem
+                explained = http.get("/v1/decisions/first/explain")
+                assert explained.status_code == 200, explained.text
             for path in READS:
                 assert http.get(path).status_code == 200, path
             predicted = http.post("/v1/bandits/menu/predict", json={"arms": MENU})

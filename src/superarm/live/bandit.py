@@ -296,6 +296,7 @@ class Bandit(Displayable, BanditVerbs):
         complete.build_policy()  # raises before anything changes
         self._change_spec(Kind.RESPECIFIED, {"spec": complete.as_json()})
 
+    @retry_if_stale
     def refit(self, *, request_id: str | None = None) -> Refit:
         with self._current.locked() as fold:
             self._journal.flush()
@@ -344,6 +345,7 @@ class Bandit(Displayable, BanditVerbs):
                 durable = self._current.record(fold, event)
         durable.result()
 
+    @retry_if_stale
     def shadow_report(
         self,
         *,
@@ -366,6 +368,7 @@ class Bandit(Displayable, BanditVerbs):
             challenger.catch_up(last)
             return challenger.report(stated_range, level)
 
+    @retry_if_stale
     def switch(self, *, request_id: str | None = None) -> None:
         with self._current.locked() as fold:
             request = self._request(fold, "switch", request_id)
@@ -392,6 +395,7 @@ class Bandit(Displayable, BanditVerbs):
             return fold.spec
 
     @property
+    @retry_if_stale
     def seq(self) -> int:
         with self._current.locked() as fold:
             seq = fold.seq
@@ -456,8 +460,10 @@ class Bandit(Displayable, BanditVerbs):
         ids = [plain_id(arm) for arm in offered.ids]
         return Forecast(arms=ids, mean=beliefs.mean, std=beliefs.std)
 
+    @retry_if_stale
     def explain(self, decision: Answer | str) -> Explanation:
         decision_id = decision_id_of(decision)
+        self.load()  # after a failed write, what was queued is no longer waited for
         return explain(self._separate_journal(), decision_id)
 
     # --- the journal -----------------------------------------------------------------------
@@ -477,6 +483,7 @@ class Bandit(Displayable, BanditVerbs):
         journal = self._separate_journal()
         return verify(journal, report, repeat_decisions=repeat_decisions)
 
+    @retry_if_stale
     def export(
         self,
         folder: str | Path,
@@ -550,6 +557,7 @@ class Bandit(Displayable, BanditVerbs):
         """Drop the bandit from memory; the next call reads the journal."""
         self._current.drop()
 
+    @retry_if_stale
     def save_snapshot(self) -> None:
         """Store a snapshot, so that the next start is fast."""
         self._current.save_snapshot()
