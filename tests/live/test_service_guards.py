@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from itertools import islice
@@ -489,3 +490,73 @@ def test_limits_must_be_counts() -> None:
         Limits(streams_per_tenant=0)
     with pytest.raises(InputError, match="threads_per_tenant"):
         Limits(threads_per_tenant=0)
+
+
+# --- requests that two readers understand differently --------------------------------------
+
+
+def raw_answer(url: str, request: bytes) -> bytes:
+    """What a service answers to bytes, until it closes the connection."""
+    address = httpx.URL(url)
+    received = b""
+    with socket.create_connection((address.host, address.port), LONGEST) as connection:
+        connection.sendall(request)
+        while part := connection.recv(65536):
+            received += part
+    return received
+
+
+def test_a_body_with_two_lengths_is_refused_and_ends_the_connection(
+    storage: Storage, bandit: Bandit
+) -> None:
+    """A proxy that reads the first length forwards as a body what would be a request of its own."""
+    with running_service(storage) as url:
+        host = f"Host: {httpx.URL(url).netloc.decode()}\r\n".encode()
+        hidden = b"GET /v1/bandits/menu HTTP/1.1\r\n" + host + b"\r\n"
+        body = b"0\r\n\r\n" + hidden
+        length = f"Content-Length: {len(body)}\r\n".encode()
+        chunked = b"Transfer-Encoding: chunked\r\n\r\n"
+        request = f"POST {DECISIONS} HTTP/1.1\r\n".encode() + host + length + chunked
+        answer = raw_answer(url, request + body)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1") == 1
+    assert b"not both" in answer
+
+
+def test_a_host_that_only_begins_well_is_refused(storage: Storage) -> None:
+    with running_service(storage) as url, client(url) as http:
+        for suffix in ("@evil.example", ":80@evil.example", ":port", ":80:80", "]"):
+            headers = {"Host": f"127.0.0.1{suffix}"}
+            assert http.get("/v1/bandits", headers=headers).status_code == 421, suffix
+        for host in ("127.0.0.1", "localhost:80", "127.0.0.1:"):
+            assert http.get("/v1/bandits", headers={"Host": host}).is_success, host
+
+
+def test_ids_that_no_answer_can_contain_are_refused(
+    storage: Storage, bandit: Bandit
+) -> None:
+    """JSON can escape half of a surrogate pair. Such a decision was stored, but never answered."""
+    by_id = {"\ud800": [0.1, 0.2]}
+    table = {"ids": ["\ud800"], "features": [[0.1, 0.2]]}
+    headers = {"Content-Type": "application/json"}
+    with running_service(storage) as url, client(url) as http:
+        for arms in (by_id, table):
+            body = json.dumps({"arms": arms})
+            for method, path in (
+                ("POST", DECISIONS),
+                ("POST", "/v1/bandits/menu/predict"),
+                ("PUT", "/v1/bandits/menu/arms"),
+            ):
+                refused = http.request(method, path, content=body, headers=headers)
+                assert refused.status_code == 422
+                assert "valid Unicode" in refused.json()["detail"]
+    assert bandit.seq == 1
+
+
+def test_a_spec_that_no_answer_can_contain_is_refused(storage: Storage) -> None:
+    spec = BanditSpec(
+        policy=SPEC,
+        encoding=Encoding.of([{"size": 1.0, "colour": "\ud800"}]),
+    )
+    with pytest.raises(InputError, match="not valid Unicode"):
+        create_bandit("menu", spec=spec, storage=storage)

@@ -12,6 +12,7 @@ from superarm.core import Arms, Feedback, Offer
 from superarm.core.errors import InputError, UnknownArmError
 from superarm.core.tables import Encoding
 
+from .codec import is_unicode
 from .spec import BanditSpec
 
 ArmId = str | int
@@ -104,13 +105,15 @@ def _as_arms(arms: Any, spec: BanditSpec, named: Arms | None) -> Arms:
 
 
 def require_arm_id(arm: Hashable) -> None:
-    """Refuse ids that JSON cannot hold.
+    """Refuse ids that answers cannot contain.
 
     Args:
         arm: The id of an arm.
     """
     if isinstance(arm, bool) or not isinstance(arm, str | int):
         raise InputError(f"an arm id must be text or a whole number, got {arm!r:.60}")
+    if isinstance(arm, str) and not is_unicode(arm):
+        raise InputError(f"an arm id must be valid Unicode, got {arm!a:.60}")
 
 
 def plain_id(arm: Any) -> ArmId:

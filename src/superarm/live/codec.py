@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Arms, State
-from superarm.core.errors import StateError
+from superarm.core.errors import InputError, StateError
 from superarm.core.states import state_from_bytes, state_to_bytes
 
 _BODY_ENCODER = json.JSONEncoder(sort_keys=True, allow_nan=False, separators=(",", ":"))
@@ -44,6 +44,32 @@ def decode_body(text: str, where: str) -> dict[str, Any]:
             f"{where} is damaged: it is not a JSON object; restore a backup"
         )
     return body
+
+
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can encode a text. JSON can escape half of a surrogate pair, but no answer can contain it.
+
+    Args:
+        text: The text.
+    """
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def require_unicode(value: Any, what: str) -> None:
+    """Refuse plain JSON whose texts are not valid Unicode.
+
+    Args:
+        value: Plain JSON.
+        what: What it is, for the error message.
+    """
+    if not is_unicode(json.dumps(value, ensure_ascii=False)):
+        raise InputError(f"{what} contains text that is not valid Unicode")
 
 
 def readable_json(value: Any) -> str:

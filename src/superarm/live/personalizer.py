@@ -22,6 +22,7 @@ from superarm.posteriors import StreamingGP
 from superarm.rules import Greedy
 
 from .bandit import Bandit
+from .codec import is_unicode
 from .feature_hashing import Features, hash_features
 from .spec import BanditSpec
 
@@ -161,9 +162,6 @@ def _check_ids(actions: Sequence[Action]) -> None:
     for action in actions:
         if action.id in ids:
             raise InputError(f"two actions have the id {action.id!r:.60}; rename one")
-        try:
-            action.id.encode()
-        except UnicodeEncodeError:
-            # JSON can escape half a character, but no answer can contain it.
-            raise InputError(f"the id {action.id!r:.60} is not valid Unicode") from None
+        if not is_unicode(action.id):
+            raise InputError(f"the id {action.id!r:.60} is not valid Unicode")
         ids.add(action.id)

@@ -13,6 +13,8 @@ from superarm.core.registry import build, check_table, spec_of
 from superarm.core.serialization import from_json, to_json
 from superarm.core.tables import Encoding
 
+from .codec import require_unicode
+
 _MOST_COLUMNS = 1 << 14
 _KINDS: dict[str, Any] = {
     "policy": Mapping[str, Any],
@@ -61,6 +63,12 @@ class BanditSpec:
             spec: What the user wrote.
             default: Where everything else comes from if the user wrote a policy alone.
         """
+        complete = cls._complete(spec, default)
+        require_unicode(complete.as_json(), "the spec of a bandit")
+        return complete
+
+    @classmethod
+    def _complete(cls, spec: Any, default: BanditSpec | None) -> BanditSpec:
         if isinstance(spec, BanditSpec):
             return spec
         # A policy that wraps another has a policy and a name.

@@ -6,6 +6,7 @@ A browser sends requests to loopback addresses for any page that it shows. So a 
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -14,6 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .problems import problem
 from .settings import Settings
+
+_HOST = re.compile(r"(\[[^\]]*\]|[^\[\]:]*)(?::[0-9]*)?")
 
 
 class Guard:
@@ -37,12 +40,19 @@ class Guard:
         refusal = self._refusal(headers)
         if refusal is not None:
             status, detail = refusal
-            await problem(status, detail)(scope, receive, send)
+            # What follows on the connection may be a part of this request.
+            is_ambiguous = status is HTTPStatus.BAD_REQUEST
+            closing = {"Connection": "close"} if is_ambiguous else None
+            await problem(status, detail, closing)(scope, receive, send)
             return
         body = _LimitedBody(receive, self._most_bytes)
         await self._app(scope, body, send)
 
     def _refusal(self, headers: dict[bytes, str]) -> tuple[HTTPStatus, str] | None:
+        if b"content-length" in headers and b"transfer-encoding" in headers:
+            # A proxy that reads the other one would see another end of the request.
+            detail = "a request has Content-Length or Transfer-Encoding, not both"
+            return HTTPStatus.BAD_REQUEST, detail
         host = headers.get(b"host", "")
         if _without_port(host) not in self._hosts:
             detail = f"host {host[:200]!r} is not allowed; allow it with --host-name"
@@ -91,7 +101,6 @@ def _netloc(origin: str) -> str | None:
 
 
 def _without_port(host: str) -> str:
-    """The name in a header ``Host``: an IPv6 address keeps its brackets."""
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+    """The name in a header ``Host``; empty if it is malformed. An IPv6 address keeps its brackets."""
+    match = _HOST.fullmatch(host)
+    return "" if match is None else match[1]
