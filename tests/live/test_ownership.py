@@ -73,21 +73,24 @@ def test_a_fork_must_open_the_storage_again(url: str) -> None:
 
 @no_windows
 @pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("name", ["bandits.db", "bandits.db-wal"])
 def test_nothing_is_acknowledged_once_the_file_is_gone(
-    tmp_path: Path, replaced: bool
+    tmp_path: Path, name: str, replaced: bool
 ) -> None:
+    """Nor once its log is gone, which has the latest commits."""
     path = tmp_path / "bandits.db"
+    file = tmp_path / name
     with Storage(f"sqlite:///{path}") as storage:
         bandit = create_bandit("menu", spec=menu_policy(), storage=storage)
         bandit.ask(MENU, decision_id="first")
-        moved = path.rename(tmp_path / "moved.db")
+        moved = file.rename(tmp_path / "moved")
         if replaced:
-            path.write_bytes(moved.read_bytes())
+            file.write_bytes(moved.read_bytes())
         for _ in range(2):
             with pytest.raises(StorageError, match="removed, moved or replaced"):
                 bandit.ask(MENU, decision_id="second")
         assert bandit.decision("first").answer.id == "first"
-        moved.replace(path)  # it is in its place again
+        moved.replace(file)  # it is in its place again
         bandit.ask(MENU, decision_id="second")
     with Storage(f"sqlite:///{path}") as storage:
         assert load_bandit("menu", storage=storage).pending == ["first", "second"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,6 +14,14 @@ from .journal import StorageError
 
 _REPLACED = "the file of the storage was removed or replaced"
 _OTHER_OWNER = "another process uses the file of the storage"
+
+
+def _is_still(path: Path, opened: os.stat_result) -> bool:
+    """Whether a file is the one that was opened."""
+    try:
+        return os.path.samestat(path.stat(), opened)
+    except OSError:
+        return False
 
 
 class FileOwner:
@@ -26,7 +35,7 @@ class FileOwner:
         self._path = path
         self._lock_path = path.with_name(f".{path.name}.lock")
         self._lock = self._acquire()
-        self._opened: os.stat_result | None = None
+        self._opened: dict[Path, os.stat_result] = {}
 
     def _acquire(self) -> BinaryIO:
         try:
@@ -42,8 +51,11 @@ class FileOwner:
             raise StorageError(message) from None
 
     def remember_file(self) -> None:
-        """Remember which file is open now."""
-        self._opened = self._path.stat()
+        """Remember which file is open now, and its log, which has the latest commits."""
+        log = self._path.with_name(f"{self._path.name}-wal")
+        for path in (self._path, log):
+            with suppress(FileNotFoundError):  # some file systems have no such logs
+                self._opened[path] = path.stat()
 
     def require_file(self) -> None:
         """Refuse to use a file that is no longer at its path: a restart would not find what is written.
@@ -53,28 +65,20 @@ class FileOwner:
         Raises:
             StorageError: The file was removed or replaced, or another process has opened it.
         """
-        assert self._opened is not None
         if self._lock.closed:
             return  # so is the connection, which refuses
-        try:
-            is_same = os.path.samestat(self._path.stat(), self._opened)
-        except OSError:
-            is_same = False
-        if not is_same:
-            raise StorageError(
-                f"{self._path} was removed, moved or replaced while it was open, so nothing more is "
-                "written; put the right file in its place, then restart",
-                public_reason=_REPLACED,
-            )
+        for path, opened in self._opened.items():
+            if not _is_still(path, opened):
+                raise StorageError(
+                    f"{path} was removed, moved or replaced while it was open, so nothing more is "
+                    "written; put the right file in its place, then restart",
+                    public_reason=_REPLACED,
+                )
         if not self._has_lock():
             self._take_lock_again()
 
     def _has_lock(self) -> bool:
-        try:
-            found = self._lock_path.stat()
-        except OSError:
-            return False
-        return os.path.samestat(found, os.fstat(self._lock.fileno()))
+        return _is_still(self._lock_path, os.fstat(self._lock.fileno()))
 
     def _take_lock_again(self) -> None:
         try:
