@@ -14,11 +14,15 @@ from superarm.core.growing_cholesky import GrowingCholesky
 from superarm.core.linalg import (
     JITTER_STEPS,
     cholesky,
+    factor_if_positive,
+    inverse_of_factored,
     leading_root,
+    multiply_lower_in_place,
     psd_root,
     root_update,
     solve_lower,
     solve_lower_in_place,
+    solve_lower_right,
 )
 
 stable = settings(max_examples=40)
@@ -30,7 +34,52 @@ def spd(n: int, seed: int = 0, rank: int | None = None) -> Floats:
     return root @ root.T
 
 
-# --- triangular solves ---------------------------------------------------------------------
+# --- triangular products, inverses, solves ----------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (5, 3), (70, 40), (7, 0)])
+def test_a_product_in_place_is_the_product(order: str, rows: int, columns: int) -> None:
+    """Sums of up to 70 products of normals: rounding below 70 ε |L| |B| < 1e-12."""
+    L = cholesky(spd(rows) + rows * np.eye(rows))
+    B = np.random.default_rng(1).standard_normal((rows, columns))
+    right = np.array(B, order=order)  # type: ignore[call-overload]
+    product = multiply_lower_in_place(L, right)
+    np.testing.assert_allclose(product, L @ B, atol=1e-12)
+    assert np.shares_memory(product, right) or not B.size
+
+
+def test_a_product_in_place_needs_an_array_that_it_may_overwrite() -> None:
+    B = np.ones((4, 3))
+    B.flags.writeable = False
+    with pytest.raises(ValueError, match="writeable float64"):
+        multiply_lower_in_place(np.eye(4), B)
+
+
+def test_a_solve_from_the_right() -> None:
+    L = cholesky(spd(9) + 9.0 * np.eye(9))
+    B = np.asfortranarray(np.random.default_rng(2).standard_normal((4, 9)))
+    solved = solve_lower_right(L, B)
+    np.testing.assert_allclose(solved @ L, B, atol=1e-13)
+
+
+def test_the_inverse_of_what_was_factored() -> None:
+    matrix = spd(9) + 9.0 * np.eye(9)
+    inverse = inverse_of_factored(cholesky(matrix))
+    np.testing.assert_allclose(inverse @ matrix, np.eye(9), atol=1e-13)
+    assert inverse.tolist() == inverse.T.tolist()
+
+
+def test_a_factor_only_where_the_matrix_is_positive() -> None:
+    matrix = np.asfortranarray(spd(6) + np.eye(6))
+    factor = factor_if_positive(matrix)
+    assert factor is not None
+    np.testing.assert_allclose(factor @ factor.T, matrix, atol=1e-13)
+    assert factor_if_positive(-matrix) is None
+    assert factor_if_positive(np.zeros((2, 2), order="F")) is None
+    empty = factor_if_positive(np.zeros((0, 0)))
+    assert empty is not None
+    assert empty.shape == (0, 0)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

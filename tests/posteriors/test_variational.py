@@ -245,7 +245,9 @@ def test_the_gradient_of_the_points_is_that_of_the_bound(where: str) -> None:
     rows, rewards, noise = edge_data(30, seed=8)
     rng = np.random.default_rng(8)
     kernel = network_kernel()
-    points = network_arms(rng)[:7] if where == "apart" else np.unique(rows, axis=0)[:7]
+    points = np.unique(rows, axis=0)[:7]
+    if where == "apart":
+        points = network_arms(np.random.default_rng(80))[:7]
     batch = Batch(rows, rewards, noise, 2.5)
     size = rng.standard_normal((7, 7))
     precision, shift = size @ size.T, rng.standard_normal(7)
@@ -260,7 +262,12 @@ def test_the_gradient_of_the_points_is_that_of_the_bound(where: str) -> None:
 
     q = distribution_at(points)
     moving = np.array([1, 2])
-    gradient = point_gradient(q, kernel, q.whitened(kernel, rows), batch, moving)
+    whitened = q.whitened_batch(kernel, rows)
+    # Of repeated rows that are inducing points, each point's first.
+    shared = whitened.point_of >= 0
+    assert shared.sum() == (0 if where == "apart" else 7)
+    assert len(np.unique(rows, axis=0)) < len(rows)
+    gradient = point_gradient(q, kernel, whitened, batch, moving)
     expected = np.zeros((7, 2))
     for row in range(7):
         for place, column in enumerate(moving):
@@ -296,11 +303,11 @@ def test_a_foreign_kernel_moves_the_points_as_ours_does() -> None:
     kernel = network_kernel()
     q = prior_at(kernel, network_arms(np.random.default_rng(12))[:7])
     batch = Batch(rows, rewards, noise, 1.0)
-    A = q.whitened(kernel, rows)
-    q = natural_step(q, A, batch, 0.5)
+    whitened = q.whitened_batch(kernel, rows)
+    q = natural_step(q, whitened.A, batch, 0.5)
     moving = np.array([1, 2])
-    ours = point_gradient(q, kernel, A, batch, moving)
-    theirs = point_gradient(q, Foreign(kernel), A, batch, moving)
+    ours = point_gradient(q, kernel, whitened, batch, moving)
+    theirs = point_gradient(q, Foreign(kernel), whitened, batch, moving)
     np.testing.assert_allclose(theirs, ours, rtol=0.0, atol=1e-7 * np.abs(ours).max())
     moved = []
     for one in (kernel, Foreign(kernel)):
@@ -326,7 +333,7 @@ def test_merged_repeats_make_the_same_steps() -> None:
         np.testing.assert_allclose(steps[0].shift, steps[1].shift, atol=1e-11)
         moves = [
             point_gradient(
-                q, kernel, q.whitened(kernel, batch.rows), batch, np.array([1, 2])
+                q, kernel, q.whitened_batch(kernel, batch.rows), batch, np.array([1, 2])
             )
             for batch in (full, fewer)
         ]
@@ -431,7 +438,15 @@ def test_minus_zero_is_the_same_arm() -> None:
 
 @pytest.mark.parametrize("shuffled", [True, False])
 @pytest.mark.parametrize(
-    ("staying", "entering"), [([0, 1, 2, 3, 4], 3), ([3, 0], 0), ([1, 4], 2), ([], 3)]
+    ("staying", "entering"),
+    [
+        ([0, 1, 2, 3, 4], 3),
+        ([0, 1, 4], 2),
+        ([0, 1], 0),
+        ([3, 0], 0),
+        ([1, 4], 2),
+        ([], 3),
+    ],
 )
 def test_learned_moments_transfer_to_other_points(
     staying: list[int], entering: int, shuffled: bool

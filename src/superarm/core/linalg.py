@@ -110,9 +110,7 @@ def solve_lower_in_place(L: Floats, B: Floats, *, transposed: bool = False) -> F
     """
     if not B.size:
         return B
-    contiguous = B.flags.c_contiguous or B.flags.f_contiguous
-    if B.dtype != np.float64 or not B.flags.writeable or not contiguous:
-        raise ValueError("B must be writeable float64 in C or Fortran order")
+    _require_writable_block(B)
     if not L.diagonal().all():
         row = int(np.argmin(L.diagonal() != 0.0))
         raise NotPositiveDefiniteError(f"a triangular factor has 0 in row {row}")
@@ -124,6 +122,33 @@ def solve_lower_in_place(L: Floats, B: Floats, *, transposed: bool = False) -> F
             1.0, L, B, lower=1, trans_a=int(transposed), overwrite_b=1
         )
     return np.asarray(solved)
+
+
+def multiply_lower_in_place(L: Floats, B: Floats) -> Floats:
+    """``L B`` in place of ``B``, in half of the multiplications of ``L @ B``.
+
+    Use the result; ``B`` is overwritten.
+
+    Args:
+        L: Lower triangular, (n, n).
+        B: (n, m) float64 in C or Fortran order.
+    """
+    if not B.size:
+        return B
+    _require_writable_block(B)
+    with threads_for(len(L) * B.size / 2):
+        if B.flags.c_contiguous:
+            _blas().dtrmm(1.0, L, B.T, side=1, lower=1, trans_a=1, overwrite_b=1)
+            return B
+        product = _blas().dtrmm(1.0, L, B, lower=1, overwrite_b=1)
+    return np.asarray(product)
+
+
+def _require_writable_block(B: Floats) -> None:
+    """Refuse an array that BLAS could only overwrite in a copy."""
+    contiguous = B.flags.c_contiguous or B.flags.f_contiguous
+    if B.dtype != np.float64 or not B.flags.writeable or not contiguous:
+        raise ValueError("B must be writeable float64 in C or Fortran order")
 
 
 # Rows of a block. Outside the blocks, products do the work, twice as fast as OpenBLAS solves.
@@ -176,6 +201,48 @@ def threads_for(multiplications: float) -> AbstractContextManager[None]:
     if multiplications < _UNTHREADED:
         return _NO_LIMIT
     return blas_threads_for(multiplications)
+
+
+def solve_lower_right(L: Floats, B: Floats) -> Floats:
+    """``B L⁻¹``, a new array in Fortran order.
+
+    Args:
+        L: Lower triangular with a positive diagonal, (n, n).
+        B: Float64 in Fortran order, (m, n).
+    """
+    if not B.size:
+        return B.copy()
+    with threads_for(len(L) * B.size / 2):
+        return np.asarray(_blas().dtrsm(1.0, L, B, side=1, lower=1))
+
+
+def factor_if_positive(matrix: Floats) -> Floats | None:
+    """Lower Cholesky factor, or ``None`` where rounding or the matrix itself forbids one.
+
+    Args:
+        matrix: Symmetric and finite, (n, n), in Fortran order.
+    """
+    if not len(matrix):
+        return np.zeros((0, 0))
+    with threads_for(len(matrix) ** 3 / 6):
+        L, failed = _lapack().dpotrf(matrix, lower=1, clean=1)
+    return None if failed else np.asarray(L)
+
+
+def inverse_of_factored(L: Floats) -> Floats:
+    """``(L Lᵀ)⁻¹``, symmetric, (n, n).
+
+    Args:
+        L: Lower triangular with a positive diagonal, (n, n).
+    """
+    if not len(L):
+        return np.zeros((0, 0))
+    with threads_for(len(L) ** 3 / 3):
+        inverse, _ = _lapack().dpotri(L, lower=1)
+    lower = np.tril(inverse, -1)
+    lower += lower.T
+    np.fill_diagonal(lower, inverse.diagonal())
+    return np.asarray(lower)
 
 
 def add_to_diagonal(matrix: Floats, values: Floats | float) -> None:

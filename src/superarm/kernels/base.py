@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import (
     Any,
@@ -224,6 +224,10 @@ class Kernel(ABC):
             return None
         gradient[:, places] = derivative
         return gradient
+
+    def _ignores(self, columns: Collection[int]) -> bool:
+        """Whether the kernel is known to use none of these columns."""
+        return self.columns is not None and not set(columns) & set(self.columns)
 
     @abstractmethod
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:

@@ -8,6 +8,7 @@ number.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +18,8 @@ from superarm.core import Covariance, Floats
 from superarm.core.errors import InputError
 
 from .base import Kernel, TunableCovariance, as_covariance
-from .parts import bounds_of, forgetting_of, theta_of, writable_covariance
+from .constant import Constant
+from .parts import bounds_of, forgetting_of, ignores, theta_of, writable_covariance
 
 
 class Composite(Kernel):
@@ -26,6 +28,11 @@ class Composite(Kernel):
     @property
     @abstractmethod
     def _parts(self) -> tuple[Covariance, ...]: ...
+
+    def _ignores(self, columns: Collection[int]) -> bool:
+        if self.columns is not None:
+            return super()._ignores(columns)
+        return all(ignores(part, columns) for part in self._parts)
 
     @abstractmethod
     def _with_parts(self, parts: tuple[Covariance, ...]) -> dict[str, Any]:
@@ -132,6 +139,10 @@ class Combination(Composite):
         first, *others = self.kernels
         K = writable_covariance(first, X, Y)
         for part in others:
+            # A constant needs no matrix of its own.
+            if isinstance(part, Constant):
+                self._join(K, part.variance, out=K)
+                continue
             part_covariance = part(X, Y)
             self._join(K, part_covariance, out=K)
         return K

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -36,6 +37,9 @@ class Constant(Kernel):
 
     def forgetting(self, column: int) -> float:
         return 0.0
+
+    def _ignores(self, columns: Collection[int]) -> bool:
+        return True
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         other = X if Y is None else Y

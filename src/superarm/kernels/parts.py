@@ -6,7 +6,7 @@ hyper-parameters, derivatives and finite-rank forms.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -59,14 +59,9 @@ def input_gradient_of(
     return part.input_gradient(X, Y, weights, columns)
 
 
-def ignores(part: Covariance, columns: list[int]) -> bool:
+def ignores(part: Covariance, columns: Collection[int]) -> bool:
     """Whether the part is known to use none of these columns."""
-    if not isinstance(part, Kernel):
-        return False
-    if part.columns is None:
-        return False
-    common = set(columns) & set(part.columns)
-    return not common
+    return isinstance(part, Kernel) and part._ignores(columns)
 
 
 def forgetting_of(part: Covariance, column: int) -> float | None:

@@ -21,7 +21,7 @@ from superarm.core.linalg import solve_lower, solve_lower_in_place
 from superarm.core.threads import blas_threads_for
 from superarm.kernels import Kernel
 
-from .distribution import VariationalDistribution
+from .distribution import VariationalDistribution, WhitenedBatch
 from .history import Batch
 
 # Cube root of the machine precision, where central differences are most accurate.
@@ -92,7 +92,7 @@ def noise_ratio(
 def point_gradient(
     q: VariationalDistribution,
     kernel: Covariance,
-    A: Floats,
+    whitened: WhitenedBatch,
     batch: Batch,
     moving: Ints,
 ) -> Floats:
@@ -107,25 +107,46 @@ def point_gradient(
     Args:
         q: The current distribution.
         kernel: The kernel.
-        A: Whitened covariances of the batch, (M, B).
+        whitened: Whitened covariances of the batch.
         batch: The observations.
         moving: Columns of the points that may move, (c,).
     """
+    A = whitened.A
     A_bar = _whitened_gradient(q, A, batch)
-    with blas_threads_for(len(A) * A.size):
-        lower = np.tril(A_bar @ A.T)
+    lower = _lower_product(A_bar, A)
     np.fill_diagonal(lower, 0.5 * np.diagonal(lower))  # Φ
     half = solve_lower_in_place(q.factor, lower, transposed=True)  # L⁻ᵀ Φ
     of_points = solve_lower_in_place(q.factor, half.T, transposed=True)  # L⁻ᵀ Φᵀ L⁻¹
+    of_rows = solve_lower_in_place(q.factor, A_bar, transposed=True)  # L⁻ᵀĀ
     size = len(q.points)
-    weights = np.empty((size, size + len(batch.rows)))
+    elsewhere = whitened.point_of < 0
+    weights = np.empty((size, size + int(elsewhere.sum())))
     point_weights = weights[:, :size]
     # Twice the symmetric part, because z is in both arguments of k(z, z′).
     np.add(of_points, of_points.T, out=point_weights)
     np.negative(point_weights, out=point_weights)
-    weights[:, size:] = solve_lower_in_place(q.factor, A_bar, transposed=True)
-    others = np.vstack([q.points, batch.rows])
+    # Rows of the batch that are inducing points have the same derivatives as these.
+    point_weights[:, whitened.point_of[~elsewhere]] += of_rows[:, ~elsewhere]
+    weights[:, size:] = of_rows[:, elsewhere]
+    others = np.vstack([q.points, batch.rows[elsewhere]])
     return _kernel_gradient(kernel, q.points, others, weights, moving)
+
+
+# Rows of a product computed together: what lies above the diagonal is not computed.
+_PRODUCT_ROWS = 128
+
+
+def _lower_product(left: Floats, right: Floats) -> Floats:
+    """The lower triangle of left·rightᵀ, 0 above the diagonal, (M, M)."""
+    size = len(left)
+    product = np.zeros((size, size))
+    with blas_threads_for(size * left.size / 2):
+        for start in range(0, size, _PRODUCT_ROWS):
+            end = min(start + _PRODUCT_ROWS, size)
+            np.matmul(left[start:end], right[:end].T, out=product[start:end, :end])
+            corner = product[start:end, start:end]
+            corner[...] = np.tril(corner)
+    return product
 
 
 def _whitened_gradient(q: VariationalDistribution, A: Floats, batch: Batch) -> Floats:
