@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import tomllib
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -173,6 +175,65 @@ def test_places_exist(path: Path) -> None:
                 assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), (
                     f"{row.items}: {name}"
                 )
+
+
+def modules_called(name: str) -> list[str]:
+    """Modules of the package by the last part of their name."""
+    found = []
+    for folder, modules in (("", "*.py"), ("__init__.py", "*/__init__.py")):
+        for file in (ROOT / "src" / "superarm").rglob(modules):
+            path = file.parent if folder else file.with_suffix("")
+            if path.name == name:
+                parts = path.relative_to(ROOT / "src").parts
+                found.append(".".join(parts))
+    return found
+
+
+def is_defined(name: str) -> bool:
+    """Whether a dotted name, such as ``theory.CompactSet.log_size``, is in the package."""
+    module_name, *attributes = name.split(".")
+    for module in modules_called(module_name):
+        place: Any = importlib.import_module(module)
+        for attribute in attributes:
+            place = part_of(place, attribute)
+        if place is not None:
+            return True
+    return False
+
+
+def part_of(place: Any, name: str) -> Any:
+    """An attribute, a field or a submodule; ``None`` if there is none."""
+    if isinstance(place, ModuleType) and not hasattr(place, name):
+        module = f"{place.__name__}.{name}"
+        return importlib.import_module(module) if module in SUBMODULES else None
+    fields = getattr(place, "__dataclass_fields__", {})
+    return getattr(place, name, fields.get(name))
+
+
+# Not imported by the packages above them.
+SUBMODULES = {"superarm.lab.experiments.statements"}
+
+
+def test_names_are_found() -> None:
+    assert is_defined("theory.CompactSet.log_size")
+    assert is_defined("simulation.Run.cumulative")
+    assert not is_defined("theory.CompactSet.log_sizes")
+    assert not is_defined("networks.Vehicle")
+
+
+# Named in rows, but no attributes of a module.
+NO_PARTS = {"posterior.information_gain"}
+
+
+@pytest.mark.parametrize("path", PAPERS, ids=lambda path: path.stem)
+def test_parts_exist(path: Path) -> None:
+    """What rows name as ``module.part`` is there."""
+    title, _ = numbered(path)
+    for row in rows_of(title):
+        for name in re.findall(r"`(\w+(?:\.\w+)+)`", row.place):
+            if name in NO_PARTS or name.endswith(".py"):
+                continue
+            assert is_defined(name), f"{row.items}: there is no {name}"
 
 
 def test_the_counts_are_those_of_the_rows() -> None:
