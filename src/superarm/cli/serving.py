@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import socket
 from typing import Any
@@ -13,6 +14,8 @@ from .common import print_json, say
 
 _ANY_ADDRESS = ("0.0.0.0", "::")
 _BACKLOG = 2048
+_COLLECT_AFTER = (20_000, 20, 100)
+"""New objects after which Python looks for garbage among them; the other numbers are those of older ones."""
 _GRACE_SECONDS = 10
 """How long requests may take that are under way when the service is stopped."""
 
@@ -100,12 +103,23 @@ def serve(
         )
         server = uvicorn.Server(config)
         _stop_on_signals(server)
+        _collect_rarely()
         if as_json:
             print_json({"address": listened})
         elif not quiet:
             url = opened.journal.url  # without a password
             say(f"Serving {url} at {listened}; press Ctrl-C to stop.")
         server.run(sockets=[listener])
+
+
+def _collect_rarely() -> None:
+    """Let Python look for garbage less often, and never among what the program itself consists of.
+
+    Little of a service is garbage that only a search finds, but a search stops all requests.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT_AFTER)
 
 
 def _stop_on_signals(server: Any) -> None:

@@ -210,7 +210,8 @@ class Bandit(Displayable, BanditVerbs):
                 check_same(earlier, body, f"rewards of decision {tell.decision!r}")
                 return self._no_change()
             event = fold.next_event(Kind.OBSERVED, body, key)
-            return Receipt(True, self._current.record(fold, event))
+            durable = self._current.record(fold, event, feedback=feedback)
+            return Receipt(True, durable)
 
     @retry_if_stale
     def observe(
@@ -240,7 +241,8 @@ class Bandit(Displayable, BanditVerbs):
             else:
                 body = {**request, "step": offer.step}
                 event = fold.next_event(Kind.HISTORY, body, key)
-                receipt = Receipt(True, self._current.record(fold, event, offered))
+                durable = self._current.record(fold, event, offered, feedback)
+                receipt = Receipt(True, durable)
         return receipt.wait()
 
     def _no_change(self) -> Receipt:

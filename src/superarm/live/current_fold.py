@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import RLock
 
+from superarm.core import Feedback
 from superarm.core.errors import SuperarmError
 
 from .bandit_journal import BanditJournal
@@ -106,7 +107,11 @@ class CurrentFold:
     # --- new events ------------------------------------------------------------------------
 
     def record(
-        self, fold: Fold, event: Event, arms: EncodedArms | None = None
+        self,
+        fold: Fold,
+        event: Event,
+        arms: EncodedArms | None = None,
+        feedback: Feedback | None = None,
     ) -> Future[None]:
         """Apply an event and queue it; the future is done when it is durable.
 
@@ -115,13 +120,14 @@ class CurrentFold:
                 meantime, because the journal could not be written. Then the event fails as well.
             event: The next event.
             arms: The arms to which it refers, if any.
+            feedback: The rewards in its body, if any, so that nobody decodes them.
         """
         blobs = {}
         if arms is not None:
             self._journal.cache_arms(arms.hash, arms.arms)
             blobs[arms.hash] = arms.data
         try:
-            fold.apply(event)
+            fold.apply(event, feedback)
             durable = self._journal.append(event, blobs)
         except SuperarmError:
             # A policy that learns at once refuses rewards as a whole; others may learn some.

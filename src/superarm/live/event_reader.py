@@ -84,14 +84,19 @@ class EventReader:
 
     # --- rewards ---------------------------------------------------------------------------
 
-    def observation(self, event: Event) -> Observation:
+    def observation(
+        self, event: Event, feedback: Feedback | None = None
+    ) -> Observation:
         """The rewards that an event recorded, with the decision that they belong to.
 
         Args:
             event: An event ``observed`` or ``history``.
+            feedback: Its rewards; ``None``: decode them.
         """
+        if feedback is None:
+            feedback = feedback_of(event)
         if event.kind is Kind.HISTORY:
-            return self._history(event)
+            return self._history(event, feedback)
         decision_id = event.body["decision"]
         record = self.find_decision(decision_id)
         if record is None:
@@ -104,12 +109,11 @@ class EventReader:
             decision_id=record.id,
             offer=record.offer,
             decision=record.decision,
-            feedback=feedback_of(event),
+            feedback=feedback,
         )
 
-    def _history(self, event: Event) -> Observation:
+    def _history(self, event: Event, feedback: Feedback) -> Observation:
         body = event.body
-        feedback = feedback_of(event)
         arms = self._journal.arms(body["arms"])
         offer = Offer(step=body["step"], arms=arms, time=body["time"])
         # Nobody decided: the observed arms take the place of the chosen ones.

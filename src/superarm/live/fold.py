@@ -97,11 +97,12 @@ class Fold:
         now = max(clock.time(), self.time)  # a clock may jump back, events do not
         return Event(seq=seq, key=key, kind=kind, time=now, body=body)
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: Event, feedback: Feedback | None = None) -> None:
         """Fold the next event.
 
         Args:
             event: The event with the number ``seq + 1``.
+            feedback: The rewards in its body; ``None``: decode them, if it has any.
         """
         if event.seq != self.seq + 1:
             raise StateError(f"event {event.seq} cannot follow event {self.seq}")
@@ -118,9 +119,9 @@ class Fold:
             case Kind.ACTIVATED:
                 self._activate(event.body["decision"])
             case Kind.OBSERVED:
-                self._observe(event)
+                self._observe(event, feedback)
             case Kind.HISTORY:
-                self._learn_history(event)
+                self._learn_history(event, feedback)
             case Kind.ABANDONED:
                 self._abandon(event.body["decision"])
         self.seq = event.seq
@@ -248,9 +249,9 @@ class Fold:
 
     # --- rewards ---------------------------------------------------------------------------
 
-    def _observe(self, event: Event) -> None:
+    def _observe(self, event: Event, feedback: Feedback | None) -> None:
         decision_id = event.body["decision"]
-        observation = self.reader.observation(event)
+        observation = self.reader.observation(event, feedback)
         if self.policy.exchangeable:
             self._learn(observation)
             self._mark_seen(decision_id, observation.feedback)
@@ -260,8 +261,8 @@ class Fold:
         self._mark_seen(decision_id, observation.feedback)
         self._learn_ready()
 
-    def _learn_history(self, event: Event) -> None:
-        observation = self.reader.observation(event)
+    def _learn_history(self, event: Event, feedback: Feedback | None) -> None:
+        observation = self.reader.observation(event, feedback)
         if self.policy.exchangeable:
             self._learn(observation)
         else:

@@ -34,6 +34,7 @@ from .description import (
     describe,
     operation_id,
 )
+from .direct import DirectRoutes
 from .guard import Guard
 from .handover import Handover, connect_others
 from .metrics import RequestMeter
@@ -83,6 +84,7 @@ def create_app(storage: Storage, settings: Settings | None = None) -> FastAPI:
 
     app = app_without_storage(run)
     app.state.service = service
+    app.add_middleware(DirectRoutes, service=service)
     if owners is not None and others is not None:
         app.add_middleware(Handover, owners=owners, service=service, http=others)
     app.add_middleware(RequestMeter, metrics=service.metrics)

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from fastapi import APIRouter, Response
 
 from superarm.core.serialization import from_json
+from superarm.live.access import Caller
 from superarm.live.journal import BanditRow
 from superarm.live.spec import BanditSpec
 
@@ -17,6 +18,7 @@ from .context import (
     Asker,
     IdempotencyKey,
     Reader,
+    Service,
     ServiceDep,
     Teller,
     from_request,
@@ -119,6 +121,25 @@ def ask(
     idempotency_key: IdempotencyKey = None,
 ) -> bodies.Decision:
     """Decide which arms to choose. The decision is durable before the response is sent."""
+    return decide(service, caller, bandit, body, idempotency_key)
+
+
+def decide(
+    service: Service,
+    caller: Caller,
+    bandit: str,
+    body: bodies.Ask,
+    idempotency_key: str | None = None,
+) -> bodies.Decision:
+    """Decide which arms to choose; returns once the decision is durable.
+
+    Args:
+        service: The service that received the request.
+        caller: Who sent it.
+        bandit: The name of the bandit.
+        body: The arms on offer.
+        idempotency_key: The header ``Idempotency-Key``.
+    """
     found = service.hub.bandit(caller.tenant, bandit)
     answer = found.ask(
         arms_of(body.arms, found, service.limits),

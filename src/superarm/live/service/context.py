@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 
@@ -26,6 +27,7 @@ from .problems import Refusal
 from .rate_limit import RateLimit
 from .settings import Settings
 from .stream_slots import StreamSlots
+from .tell_batches import TellBatches
 
 _LOOKUP_THREADS = 16
 _STREAM_THREADS = 16
@@ -55,6 +57,7 @@ class Service:
         self.gate = Gate(journal, needs_token=has_tokens)
         self.rates = None if rate is None else RateLimit(rate)
         self.hub = Hub(storage, limits)
+        self.tells = TellBatches(self.hub)
         self.owners = None
         if isinstance(journal, Membership):
             self.owners = Owners(journal, settings.own_address)
@@ -135,6 +138,23 @@ def require_scope(caller: Caller, *scopes: TokenScope) -> None:
         raise Refusal(HTTPStatus.FORBIDDEN, f"this token does not allow {allowed}")
 
 
+@asynccontextmanager
+async def admitted(
+    service: Service, caller: Caller, scope: TokenScope
+) -> AsyncIterator[None]:
+    """Count a request and wait until it may run, or refuse it; it runs until the block ends.
+
+    Args:
+        service: The service that received it.
+        caller: Who sent it.
+        scope: What the caller's token must allow.
+    """
+    require_scope(caller, scope)
+    service.count_requests(caller.tenant)
+    async with service.concurrency.slot(caller.tenant):
+        yield
+
+
 def needs(scope: TokenScope) -> Callable[..., AsyncIterator[Caller]]:
     """A dependency that admits callers with a scope, once they may run.
 
@@ -145,9 +165,7 @@ def needs(scope: TokenScope) -> Callable[..., AsyncIterator[Caller]]:
     async def admit(request: Request, _: BearerDep) -> AsyncIterator[Caller]:
         service = await service_of(request)
         caller = await _caller_of(request, service)
-        require_scope(caller, scope)
-        service.count_requests(caller.tenant)
-        async with service.concurrency.slot(caller.tenant):
+        async with admitted(service, caller, scope):
             yield caller
 
     return admit

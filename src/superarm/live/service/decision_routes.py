@@ -6,10 +6,15 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
+from fastapi.concurrency import run_in_threadpool
+
+from superarm.live.access import Caller
+from superarm.live.answers import Tell
+from superarm.live.ids import as_id
 
 from . import bodies
 from .admission import AdmittedRoute
-from .context import IdempotencyKey, Reader, ServiceDep, Teller, one_id
+from .context import IdempotencyKey, Reader, Service, ServiceDep, Teller, one_id
 from .description import repeated
 from .plain import details_body, explanation_body
 
@@ -39,7 +44,7 @@ def show_decision(
     status_code=HTTPStatus.CREATED,
     responses=repeated(bodies.Told, "These rewards were recorded before."),
 )
-def tell(
+async def tell(
     decision: str,
     body: bodies.Tell,
     service: ServiceDep,
@@ -49,16 +54,45 @@ def tell(
     idempotency_key: IdempotencyKey = None,
 ) -> bodies.Told:
     """Learn rewards of a decision's arms: 201 if they are new, 200 if repeated, 409 if they differ."""
-    found = service.hub.with_decision(caller.tenant, decision, bandit)
-    is_new = found.tell(
-        decision,
-        body.rewards,
-        noise_variance=body.noise_variance,
-        observation_id=one_id(body.observation_id, idempotency_key, "observation_id"),
+    is_new = await learn(
+        service, caller, decision, body, bandit=bandit, idempotency_key=idempotency_key
     )
     if not is_new:
         response.status_code = HTTPStatus.OK
     return bodies.Told(new=is_new)
+
+
+async def learn(
+    service: Service,
+    caller: Caller,
+    decision: str,
+    body: bodies.Tell,
+    *,
+    bandit: str | None,
+    idempotency_key: str | None = None,
+) -> bool:
+    """Learn rewards of a decision's arms; returns whether they are new, once they are durable.
+
+    Args:
+        service: The service that received the request.
+        caller: Who sent it.
+        decision: The id of the decision.
+        body: The rewards.
+        bandit: The bandit, where the caller names it.
+        idempotency_key: The header ``Idempotency-Key``.
+    """
+    if bandit is None:
+        found = await run_in_threadpool(
+            service.hub.with_decision, caller.tenant, decision
+        )
+        bandit = found.name
+    tell = Tell(
+        decision=as_id(decision),
+        rewards=body.rewards,
+        noise_variance=body.noise_variance,
+        observation_id=one_id(body.observation_id, idempotency_key, "observation_id"),
+    )
+    return await service.tells.tell(caller.tenant, bandit, tell)
 
 
 @router.post("/{decision}/abandon")

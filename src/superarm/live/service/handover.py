@@ -12,7 +12,7 @@ from anyio.to_thread import run_sync
 from fastapi import HTTPException
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from superarm.core.errors import SuperarmError, require_extra
 from superarm.live.event_keys import decided_key
@@ -20,7 +20,8 @@ from superarm.live.event_keys import decided_key
 from .context import Service
 from .gate import SUBSCRIPTION_KEY
 from .owners import Owners
-from .problems import Refusal, problem, retry_headers
+from .problems import Refusal, problem, refusal_response, retry_headers
+from .request_bodies import read_body, repeat_body
 
 if TYPE_CHECKING:
     import httpx
@@ -95,7 +96,7 @@ class Handover:
         # What this process knows of it goes out of date.
         await run_in_threadpool(self._service.hub.drop, *bandit)
         try:
-            body = await _read_body(receive)
+            body = await read_body(receive)
         except HTTPException as error:  # it is too large
             refusal = problem(error.status_code, str(error.detail))
             await refusal(scope, receive, send)
@@ -107,10 +108,10 @@ class Handover:
             async with self._service.forwarding.slot(bandit.tenant):
                 response = await self._forward(address, scope, body)
         except Refusal as error:
-            response = problem(error.status, error.detail, error.headers)
+            response = refusal_response(error)
         except self._not_connected:
             # The owner has just stopped. This process can answer as well: the journal decides.
-            await self._app(scope, _repeated(body, receive), send)
+            await self._app(scope, repeat_body(body, receive), send)
             return
         except self._network_error:
             # The owner may have acted: only the client knows whether a repetition counts once.
@@ -174,26 +175,3 @@ def _header(scope: Scope, wanted: bytes) -> str | None:
             text: str = value.decode("latin-1")
             return text
     return None
-
-
-async def _read_body(receive: Receive) -> bytes:
-    parts = []
-    while True:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(parts)
-
-
-def _repeated(body: bytes, receive: Receive) -> Receive:
-    """A body that was read already, once more."""
-    was_read = False
-
-    async def receive_again() -> Message:
-        nonlocal was_read
-        if was_read:
-            return await receive()
-        was_read = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive_again

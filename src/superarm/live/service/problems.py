@@ -132,6 +132,25 @@ def detail_of(error: SuperarmError) -> str:
     return str(error)
 
 
+def error_response(error: SuperarmError) -> JSONResponse:
+    """The response to a request that raised an error.
+
+    Args:
+        error: The error.
+    """
+    status = status_of(error)
+    return problem(status, detail_of(error), retry_headers(status))
+
+
+def refusal_response(refusal: Refusal) -> JSONResponse:
+    """The response to a request that was refused.
+
+    Args:
+        refusal: Why, and what to do.
+    """
+    return problem(refusal.status, refusal.detail, refusal.headers)
+
+
 def retry_headers(status: HTTPStatus) -> dict[str, str] | None:
     """When to retry, for temporary errors.
 
@@ -152,12 +171,11 @@ def add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(SuperarmError)
     async def answer_error(request: Request, error: SuperarmError) -> JSONResponse:
-        status = status_of(error)
-        return problem(status, detail_of(error), retry_headers(status))
+        return error_response(error)
 
     @app.exception_handler(Refusal)
     async def answer_refusal(request: Request, error: Refusal) -> JSONResponse:
-        return problem(error.status, error.detail, error.headers)
+        return refusal_response(error)
 
     @app.exception_handler(RequestValidationError)
     async def answer_invalid(
