@@ -17,6 +17,7 @@ from superarm.kernels import Matern, SquaredExponential, Temporal
 from superarm.posteriors import (
     FiniteGP,
     StreamingGP,
+    beliefs,
 )
 from superarm.testing.helpers import assert_moments
 
@@ -190,3 +191,35 @@ def test_pending_arms_must_be_keys(name: str) -> None:
         else InputError
     ):
         gp.belief(offer_of(), wrong)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_arms_that_are_pending_more_than_once_are_merged_exactly(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gp = taught(name, [3, 5])
+    keys = gp.keys(offer_of())
+    pending = keys[[7, 2, 7, 5, 7, 2, 11]]
+
+    def believe() -> tuple[Any, Floats]:
+        belief = gp.belief(offer_of(), pending)
+        belief = belief.condition(np.array([7, 1, 2]))  # again, and one more
+        return belief, belief.sample(np.random.default_rng(1))
+
+    merged, merged_draw = believe()
+    distinct = beliefs._distinct
+    with monkeypatch.context() as patched:
+        # As if all choices were of different arms.
+        patched.setattr(
+            beliefs,
+            "_distinct",
+            lambda keys, choices: distinct(np.arange(len(keys)), choices),
+        )
+        separate, separate_draw = believe()
+    if keys.ndim == 1 and isinstance(merged, beliefs.GaussianBelief):
+        assert len(merged._pending.positions) == 4 + 3
+        assert len(separate._pending.positions) == 7 + 3
+    # Rounding, times the condition of a prior of variance 1 with this noise: about 10⁻¹³.
+    np.testing.assert_allclose(merged.std, separate.std, atol=1e-9)
+    np.testing.assert_allclose(merged.cov, separate.cov, atol=1e-9)
+    np.testing.assert_allclose(merged_draw, separate_draw, atol=1e-8)

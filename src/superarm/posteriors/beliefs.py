@@ -4,9 +4,9 @@ Notation
 
 =========  =======================================================================
 ``n``      arms on offer
-``p``      pending arms: chosen, and counted as observed
+``p``      distinct pending arms: chosen, and counted as observed
 ``C``      the posterior covariance of both
-``L``      chol(C_pp + noise), (p, p)
+``L``      chol(C_pp + noise), (p, p); an arm that is pending c times has a c-th of the noise
 ``W``      L⁻¹ C_pn, (p, n): pending arms reduce the belief's covariance by WᵀW
 =========  =======================================================================
 
@@ -39,26 +39,34 @@ PosteriorType = TypeVar("PosteriorType", bound="GaussianPosterior")
 class PendingArms(NamedTuple):
     """Arms that were chosen but not observed: they reduce variances and leave means unchanged."""
 
-    positions: Ints  # (p,) among the belief's keys
+    positions: Ints  # (p,) among the belief's keys, of distinct keys
+    places: Ints  # the place among these of each choice, in the order of choices
     factor: Floats  # L, (p, p)
     rows: Floats  # W, (p, n)
 
     def extended(
-        self, positions: Ints, cross: Floats, factor: Floats, rows: Floats
+        self,
+        positions: Ints,
+        places: Ints,
+        cross: Floats,
+        factor: Floats,
+        rows: Floats,
     ) -> PendingArms:
         """These and k more arms.
 
         Args:
             positions: Of the new arms, (k,).
+            places: The place among these of each new choice.
             cross: Columns of W for the new arms, (p, k).
             factor: Cholesky factor of their covariance after these arms, (k, k).
             rows: Their rows of W, (k, n).
         """
         above = np.zeros_like(cross)
         all_positions = np.concatenate([self.positions, positions])
+        all_places = np.concatenate([self.places, len(self.positions) + places])
         all_factor = np.block([[self.factor, above], [cross.T, factor]])
         all_rows = np.vstack([self.rows, rows])
-        return PendingArms(all_positions, all_factor, all_rows)
+        return PendingArms(all_positions, all_places, all_factor, all_rows)
 
 
 class BaseBelief(Generic[PosteriorType]):
@@ -190,12 +198,14 @@ class GaussianBelief(BaseBelief["GaussianPosterior"]):
         if pending is None:
             return self.mean + draw
         # Pathwise conditioning: f − C_np (C_pp + noise)⁻¹ (f_p + ε) has the conditional covariance.
-        positions, factor, rows = pending
-        noise = self.noise_std * rng.standard_normal(len(positions))
-        observed = draw[positions] + noise  # f_p + ε
-        whitened = solve_lower(factor, observed)
+        # Every choice has a normal of its own; an arm that was chosen often has their mean.
+        normals = rng.standard_normal(len(pending.places))
+        counts = np.bincount(pending.places)
+        noise = self.noise_std * np.bincount(pending.places, normals) / counts
+        observed = draw[pending.positions] + noise  # f_p + ε
+        whitened = solve_lower(pending.factor, observed)
         n = len(self.mean)
-        draw = draw[:n] - whitened @ rows
+        draw = draw[:n] - whitened @ pending.rows
         return self.mean + draw
 
     @one_blas_thread
@@ -206,9 +216,10 @@ class GaussianBelief(BaseBelief["GaussianPosterior"]):
         Args:
             positions: Of the arms, (k,), among those on offer.
         """
-        chosen = as_positions(positions, "positions")
+        choices = as_positions(positions, "positions")
         posterior = self._current_posterior()
-        self._check_positions(chosen)
+        self._check_positions(choices)
+        chosen, places = _distinct(self._keys, choices)
         pending = self._pending
         n = len(self.mean)
         covariance_rows = posterior._covariance(self._keys, chosen)  # (k, m), m ≥ n
@@ -220,16 +231,16 @@ class GaussianBelief(BaseBelief["GaussianPosterior"]):
             corner -= cross.T @ cross
             rows = rows - cross.T @ pending.rows
         diagonal = np.diag_indices_from(corner)
-        corner[diagonal] += self.noise_std**2
+        corner[diagonal] += self.noise_std**2 / np.bincount(places)
         factor = cholesky(corner, "the covariance of the chosen arms")
         rows = solve_lower(factor, rows)
         explained = np.einsum("ij,ij->j", rows, rows)
         variance = self.std**2 - explained
         std = standard_deviation(variance, lambda: posterior._prior_scale(self._keys))
         if pending is None:
-            conditioned = PendingArms(chosen, factor, rows)
+            conditioned = PendingArms(chosen, places, factor, rows)
         else:
-            conditioned = pending.extended(chosen, cross, factor, rows)
+            conditioned = pending.extended(chosen, places, cross, factor, rows)
         return self._changed(self.mean, std, self._sign, conditioned)
 
     def _check_positions(self, positions: Ints) -> None:
@@ -254,3 +265,33 @@ class GaussianBelief(BaseBelief["GaussianPosterior"]):
         return GaussianBelief(
             self._posterior, self._keys, mean, std, sign, self._version, pending
         )
+
+
+class _Distinct(NamedTuple):
+    """Choices without those of an arm that was chosen before."""
+
+    positions: Ints  # of the distinct arms, by their first choice
+    places: Ints  # of each choice, among these
+
+
+def _distinct(keys: NDArray[Any], choices: Ints) -> _Distinct:
+    """The distinct arms among choices.
+
+    Decisions that wait for rewards often share arms, as routes between the same places do. Observing an
+    arm c times is observing the mean once, with a c-th of the noise: the work depends on the arms alone.
+
+    Args:
+        keys: Keys of all arms; only row numbers are compared.
+        choices: Positions of the chosen arms.
+    """
+    _, first, places = np.unique(
+        keys[choices] if keys.ndim == 1 else choices,
+        return_index=True,
+        return_inverse=True,
+    )
+    if len(first) == len(choices):
+        return _Distinct(choices, np.arange(len(choices)))
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return _Distinct(choices[first[order]], rank[places])
