@@ -12,12 +12,12 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from running_service import running_service
+from running_service import http_client, running_service
 from tampering import tamper
 
 from superarm.cli.commands import superarm
@@ -698,6 +698,23 @@ def test_serve(cli: Command, files: Path, program: list[str]) -> None:
     assert not (files / "bandits.db-wal").exists()  # the storage was closed
     assert cli(*ask, *at, "--json").json() == decision
     assert "does not answer" in cli("bandits", "list", "--storage", address).fails(1)
+
+
+def test_serve_limits_the_head_of_a_request(files: Path, program: list[str]) -> None:
+    at = ("--storage", "sqlite:///bandits.db")
+    with serving(program, files, *at, "--json") as (line, _):
+        address = json.loads(line)["address"].removeprefix("http://")
+        host, _, port = address.partition(":")
+        with socket.create_connection((host, int(port)), timeout=60.0) as client:
+            sent = 0
+            with suppress(ConnectionError):  # the service closes the connection
+                client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+                while sent < 64 * 2**20:
+                    sent += client.send(b"X: " + b"x" * 65_536 + b"\r\n")
+        assert sent < 64 * 2**20
+        with http_client(f"http://{address}") as http:
+            health = http.get("/healthz")
+        assert health.status_code == 200
 
 
 @pytest.mark.thorough

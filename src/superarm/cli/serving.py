@@ -99,6 +99,9 @@ def serve(
             create_app(opened, settings),
             log_level="warning",
             access_log=False,
+            # It limits the head of a request to 64 KiB. httptools, which uvicorn prefers where it is
+            # installed, takes 50 microseconds less for a request, but reads endless headers into memory.
+            http="h11",
             timeout_graceful_shutdown=_GRACE_SECONDS,
         )
         server = uvicorn.Server(config)
