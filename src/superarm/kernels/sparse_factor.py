@@ -59,6 +59,15 @@ class SparseFactor:
         solution: Floats = self._factor.solve(right)
         return solution
 
+    def gram(self, nodes: Ints, weights: Floats) -> Floats:
+        """Wᵀ A⁻¹ W, (k, k), for W with few rows that are not 0.
+
+        Args:
+            nodes: Numbers of these rows, each once, (u,).
+            weights: The rows, (u, k).
+        """
+        return np.asarray(weights.T @ self.inverse_block(nodes) @ weights)
+
     @property
     def log_det(self) -> float:
         """ln det A."""

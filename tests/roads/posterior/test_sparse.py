@@ -17,6 +17,7 @@ from superarm.core import Floats
 from superarm.core.compiling import Backend
 from superarm.core.errors import InputError, PrecisionWarning
 from superarm.kernels import GraphMatern
+from superarm.kernels.incomplete_factor import IncompleteFactor
 from superarm.kernels.sparse_factor import SparseFactor
 from superarm.roads.energy import RoadScales, Vehicle
 from superarm.roads.fleets import LoggedTrip, TripSection, learn_trips
@@ -336,7 +337,7 @@ def test_products_are_those_of_the_formula(kind: str, backend: Backend) -> None:
     trips = random_log(11, 8, (kind, "edges"))
     products = TripProducts(ROADS, TripNoise(SCALES), np.array(SCALES.trip), backend)
     for part in (trips.between(0, 3), trips.between(3, 8)):
-        products.append(part, part.keys[:, Column.VEHICLE].astype(np.intp))
+        products.append(part, part.keys[:, Column.VEHICLE].astype(np.intp), 3)
     rng = np.random.default_rng(0)
     values = rng.standard_normal(ROADS + 15)
     product = products.times(
@@ -348,11 +349,17 @@ def test_products_are_those_of_the_formula(kind: str, backend: Backend) -> None:
     np.testing.assert_allclose(flat, exact, atol=1e-10 * np.abs(exact).max())
 
 
+@pytest.mark.parametrize("is_plain_apart", [False, True])
 @pytest.mark.parametrize("kind", ["edges", "motion", "stated", "convoy"])
-def test_diagonals_are_those_of_the_formula(kind: str) -> None:
+def test_diagonals_are_those_of_the_formula(kind: str, is_plain_apart: bool) -> None:
     trips = random_log(12, 8, (kind,))
+    noise = TripNoise(SCALES)
     drivers = trips.keys[:, Column.VEHICLE].astype(np.intp)
-    diagonals = trip_diagonals(TripNoise(SCALES), trips, drivers, ROADS, 3)
+    if is_plain_apart:
+        products = TripProducts(ROADS, noise, np.array(SCALES.trip))
+        diagonals = products.append(trips, drivers, 3)
+    else:
+        diagonals = trip_diagonals(noise, trips, drivers, ROADS, 3)
     exact = written_out(trips, 3)
     for vehicle in range(3):
         block = slice(ROADS + 5 * vehicle, ROADS + 5 * vehicle + 5)
@@ -456,6 +463,29 @@ def test_a_factor_has_parts_of_the_inverse() -> None:
     assert KERNEL.log_det_precision() == pytest.approx(log_det)
 
 
+@pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
+def test_an_incomplete_factor_is_nearly_exact() -> None:
+    precision = KERNEL.precision()
+    exact = SparseFactor(precision)
+    rng = np.random.default_rng(0)
+    right = rng.standard_normal(ROADS)
+    nodes = rng.choice(ROADS, 30, replace=False)
+    weights = rng.standard_normal((30, 4))
+    solution = exact.solve(right)
+    gram = exact.gram(nodes, weights)
+    # Without dropping both are the same to rounding; with it, to about as much as is dropped.
+    for drop, error in ((0.0, 1e-10), (3e-4, 0.01)):
+        incomplete = IncompleteFactor(precision, drop)
+        away = incomplete.solve(right) - solution
+        norm = np.sqrt(away @ (precision @ away))
+        assert norm <= error * np.sqrt(solution @ (precision @ solution))
+        stds = np.sqrt(np.diagonal(gram))
+        most = error * np.outer(stds, stds)
+        assert (np.abs(incomplete.gram(nodes, weights) - gram) <= most).all()
+        assert incomplete.log_det == pytest.approx(exact.log_det)
+        np.testing.assert_allclose(incomplete.diagonal, exact.diagonal)
+
+
 def test_a_precision_is_the_inverse_of_the_kernel() -> None:
     for normalisation in ("mean", "unit", "raw"):
         kernel = GraphMatern(
@@ -472,8 +502,9 @@ def test_an_indefinite_matrix_has_no_factor() -> None:
     from superarm.core.errors import NotPositiveDefiniteError
 
     matrix = csr_array(np.array([[1.0, 2.0], [2.0, 1.0]]))
-    with pytest.raises(NotPositiveDefiniteError, match="positive definite"):
-        SparseFactor(matrix)
+    for factor in (SparseFactor, IncompleteFactor):
+        with pytest.raises(NotPositiveDefiniteError, match="positive definite"):
+            factor(matrix)
 
 
 # --- RoadGP ------------------------------------------------------------------------------------

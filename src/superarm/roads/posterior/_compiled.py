@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from superarm.core import Floats
 from superarm.core.compiling import compiled
 
@@ -162,3 +164,84 @@ def add_information(
             begin = end
         first_arm = begin
         first = reward_stops[t]
+
+
+@compiled(
+    f"void({_SHORTS}, {_MATRIX}, {_LONGS}, {_SHORTS}, f8[:, :, ::1], f8[:, :, ::1], {_VECTOR}, {_MATRIX}, "
+    f"{_VECTOR}, {_MATRIX})"
+)
+def add_plain_information(
+    edges: Any,
+    psi: Floats,
+    stops: Any,
+    drivers: Any,
+    information: Floats,
+    shrinkage: Floats,
+    roads: Floats,
+    vehicles: Floats,
+    out_roads: Floats,
+    out_vehicles: Floats,
+) -> None:
+    """Add the information of plain trips times values, but for m² W f, to two arrays.
+
+    Args:
+        edges: As in ``PlainArrays``, as is all that follows, up to ``shrinkage``.
+        psi: The same.
+        stops: The same.
+        drivers: The same.
+        information: The same.
+        shrinkage: The same.
+        roads: Values of roads, (n,).
+        vehicles: Values of vehicles, (V, 5).
+        out_roads: Receives those of roads, (n,).
+        out_vehicles: Receives those of vehicles, (V, 5).
+    """
+    p = np.empty(_TERMS)
+    explained = np.empty(_TERMS)
+    v = np.empty(_TERMS)
+    first = 0
+    for t in range(len(stops)):
+        stop = stops[t]
+        driver = drivers[t]
+        # Five sums in registers: an array would be written back for every arm.
+        p0 = 0.0
+        p1 = 0.0
+        p2 = 0.0
+        p3 = 0.0
+        p4 = 0.0
+        for a in range(first, stop):
+            value = roads[edges[a]]
+            p0 += psi[a, 0] * value
+            p1 += psi[a, 1] * value
+            p2 += psi[a, 2] * value
+            p3 += psi[a, 3] * value
+            p4 += psi[a, 4] * value
+        p[0] = p0
+        p[1] = p1
+        p[2] = p2
+        p[3] = p3
+        p[4] = p4
+        for k in range(_TERMS):
+            total = p[k]
+            for other in range(_TERMS):
+                total += information[t, k, other] * vehicles[driver, other]
+            explained[k] = total
+        for k in range(_TERMS):
+            total = vehicles[driver, k]
+            for other in range(_TERMS):
+                total -= shrinkage[t, k, other] * explained[other]
+            v[k] = total
+        for k in range(_TERMS):
+            total = p[k]
+            for other in range(_TERMS):
+                total += information[t, k, other] * v[other]
+            out_vehicles[driver, k] += total
+        v0 = v[0]
+        v1 = v[1]
+        v2 = v[2]
+        v3 = v[3]
+        v4 = v[4]
+        for a in range(first, stop):
+            weighted = psi[a, 0] * v0 + psi[a, 1] * v1 + psi[a, 2] * v2
+            out_roads[edges[a]] += weighted + psi[a, 3] * v3 + psi[a, 4] * v4
+        first = stop

@@ -30,16 +30,17 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.core.caching import cached_property
-from superarm.core.compiling import Backend
+from superarm.core.compiling import Backend, is_compiled
 from superarm.core.errors import PrecisionWarning, warn
 from superarm.kernels import GraphMatern
+from superarm.kernels.incomplete_factor import IncompleteFactor
 from superarm.kernels.sparse_factor import SparseFactor
 from superarm.roads.energy.scales import TERMS, RoadScales
 
 from .conjugate_gradients import Solution, conjugate_gradients
 from .noise import TripNoise
 from .soft_modes import SoftModes, soft_modes
-from .trip_products import RoadsAndVehicles, TripProducts, trip_diagonals
+from .trip_products import RoadsAndVehicles, TripProducts
 from .trips import Trips
 
 _P = len(TERMS)
@@ -188,7 +189,7 @@ class MixedEquations:
         self._vehicle_information = np.zeros((0, _P, _P))  # B
         # What P is factorised with; it may lag behind λ.
         self._shift = np.zeros(self._roads)
-        self._factor_cache: list[SparseFactor] = []
+        self._factor_cache: list[SparseFactor | IncompleteFactor] = []
         self._terms_cache: list[_TermsInverse] = []
         self._modes = SoftModes.none()
         self._smallest = np.inf
@@ -234,8 +235,7 @@ class MixedEquations:
             drivers: The place of each arm's vehicle, (N,).
             vehicles: V, those of these trips included.
         """
-        new = trip_diagonals(self._noise, trips, drivers, self._roads, vehicles)
-        self._products.append(trips, drivers)
+        new = self._products.append(trips, drivers, vehicles)
         added = vehicles - self.vehicles
         padding = ((0, added), (0, 0), (0, 0))
         before = np.pad(self._vehicle_information, padding)
@@ -304,14 +304,15 @@ class MixedEquations:
         return Unknowns(f, g, fleet, vehicles).flat()
 
     @property
-    def _factor(self) -> SparseFactor:
+    def _factor(self) -> SparseFactor | IncompleteFactor:
         """The sparse factor of P + λ D⁻¹/(D⁻¹ + λ)."""
         if not self._factor_cache:
             from scipy.sparse import diags_array
 
             self._shift = self._current_shift()
             shifted = self._near_precision + diags_array(self._shift)
-            self._factor_cache.append(SparseFactor(shifted))
+            factor = IncompleteFactor if is_compiled(self._backend) else SparseFactor
+            self._factor_cache.append(factor(shifted))
             self._smallest = np.inf
             self._modes = SoftModes.none()
             self._first_steps = None
@@ -346,10 +347,10 @@ class MixedEquations:
         own, precision = self._own_precision, self._road_precision
         shrinkage = own[edges] / precision[edges]
         shrunk = shrinkage[:, None] * sums.counts  # (u, M)
-        if near is not None:
-            cov = shrunk.T @ near @ shrunk
+        if near is None:
+            cov = self._factor.gram(edges, shrunk)
         else:
-            cov = shrunk.T @ self._factor.inverse_block(edges) @ shrunk
+            cov = shrunk.T @ near @ shrunk
         given_near = sums.counts / precision[edges][:, None]
         cov += sums.counts.T @ given_near
         inverse = self._terms_inverse

@@ -46,6 +46,11 @@ class TripNoise:
     def __init__(self, scales: RoadScales) -> None:
         self._scales = scales
 
+    @property
+    def trip_scales(self) -> Floats:
+        """Standard deviations of a trip's terms, (5,)."""
+        return np.array(self._scales.trip, dtype=np.float64)
+
     # --- parts of R --------------------------------------------------------------------------
 
     def own_variance(self, trips: Trips) -> Floats:

@@ -12,11 +12,13 @@ Xᵀ R⁻¹ X is multiplied with, and never built. R⁻¹ of a trip takes time l
 
     R⁻¹ y = T⁻¹ (y − F c),   c = (I + Fᵀ T⁻¹ F)⁻¹ Fᵀ T⁻¹ y
 
-T is tridiagonal: T = L D Lᵀ with a unit lower bidiagonal L, one number for each reward.
+T is tridiagonal: T = L D Lᵀ with a unit lower bidiagonal L, one number for each reward. Trips of one
+vehicle with a reward for each road are faster: see :mod:`.plain_trips`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -30,6 +32,7 @@ from superarm.roads.energy.scales import TERMS
 from superarm.roads.rows import edges_of, terms_of
 
 from .noise import TripNoise
+from .plain_trips import PlainTripProducts, are_plain, plain_arrays, plain_diagonals
 from .trips import Trips
 
 _P = len(TERMS)
@@ -46,7 +49,7 @@ class RoadsAndVehicles(NamedTuple):
 
 
 class ProductArrays(NamedTuple):
-    """What a product reads of all trips."""
+    """What a product reads of trips that are not plain."""
 
     edges: NDArray[np.int32]  # road of each arm, (N,)
     drivers: NDArray[np.int32]  # place of its vehicle among all, (N,)
@@ -104,42 +107,77 @@ class TripProducts:
         self._noise = noise
         self._trip_scales = np.array(trip_scales, dtype=np.float64)
         self._is_compiled = is_compiled(backend)
+        self._plain_trips = PlainTripProducts(roads, is_compiled=self._is_compiled)
         # Of each field of ``ProductArrays``.
         self._rows = [GrowingRows(rows) for rows in _no_rows()]
         self._arms = 0
         self._rewards = 0
         self._trips = 0
         self._most_rewards = 0  # of one trip
-        self._plain: _PlainProduct | None = None
+        self._sparse: _SparseProduct | None = None
 
     def copy(self) -> TripProducts:
         """Products that can grow by themselves; both share the rows that they have in common."""
-        return copy(self)
+        other = copy(self)
+        other._plain_trips = self._plain_trips.copy()
+        return other
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TripProducts:
         return self.copy()
 
     @property
     def arrays(self) -> ProductArrays:
-        """What a product reads."""
+        """What a product reads of all trips that are not plain."""
         return ProductArrays(*(grown.rows for grown in self._rows))
 
     # --- trips ---------------------------------------------------------------------------------
 
-    def append(self, trips: Trips, drivers: Ints) -> None:
-        """Add trips.
+    def append(self, trips: Trips, drivers: Ints, vehicles: int) -> TripDiagonals:
+        """Add trips; returns the diagonal blocks of their information.
 
         Args:
             trips: The trips.
             drivers: The place of each arm's vehicle, (N,).
+            vehicles: V, those of these trips included.
         """
+        of_roads = np.zeros(self._roads)
+        of_vehicles = np.zeros((vehicles, _P, _P))
         for first in range(0, trips.number, _CHUNK):
             stop = min(first + _CHUNK, trips.number)
             rewards = np.searchsorted(trips.trip, [first, stop])
             arms = slice(*np.searchsorted(trips.reward_of_arm, rewards))
-            self._append(trips.between(first, stop), drivers[arms])
+            part = trips.between(first, stop)
+            for diagonals in self._append(part, drivers[arms], vehicles):
+                of_roads += diagonals.roads
+                of_vehicles += diagonals.vehicles
+        self._sparse = None
+        return TripDiagonals(of_roads, of_vehicles)
 
-    def _append(self, trips: Trips, drivers: Ints) -> None:
+    def _append(
+        self, trips: Trips, drivers: Ints, vehicles: int
+    ) -> Iterator[TripDiagonals]:
+        is_plain = are_plain(trips, drivers)
+        if is_plain.all():
+            yield self._append_plain(trips, drivers, vehicles)
+            return
+        if is_plain.any():
+            of_plain = is_plain[trips.trip[trips.reward_of_arm]]
+            plain = trips.chosen(is_plain)
+            yield self._append_plain(plain, drivers[of_plain], vehicles)
+            trips = trips.chosen(~is_plain)
+            drivers = drivers[~of_plain]
+        self._append_other(trips, drivers)
+        yield trip_diagonals(self._noise, trips, drivers, self._roads, vehicles)
+
+    def _append_plain(
+        self, trips: Trips, drivers: Ints, vehicles: int
+    ) -> TripDiagonals:
+        arrays = plain_arrays(self._noise, trips, drivers)
+        diagonals = plain_diagonals(arrays, trips, self._noise, self._roads, vehicles)
+        self._plain_trips.append(arrays, diagonals.unshared)
+        return TripDiagonals(diagonals.roads, diagonals.vehicles)
+
+    def _append_other(self, trips: Trips, drivers: Ints) -> None:
         noise = factorise_noise(self._noise, trips)
         rewards = np.arange(1, len(trips.rewards) + 1)
         numbers = np.arange(1, trips.number + 1)
@@ -166,28 +204,32 @@ class TripProducts:
         self._rewards += len(new.pivots)
         self._trips += trips.number
         self._most_rewards = max(self._most_rewards, int(counts.max(initial=0)))
-        self._plain = None
 
     # --- products ------------------------------------------------------------------------------
 
     def times(self, values: RoadsAndVehicles) -> RoadsAndVehicles:
         """Xᵀ R⁻¹ X times values."""
+        roads = np.ascontiguousarray(values.roads)
+        vehicles = np.ascontiguousarray(values.vehicles)
+        product = RoadsAndVehicles(np.zeros(self._roads), np.zeros(vehicles.shape))
+        self._plain_trips.add_times(roads, vehicles, *product)
+        if not self._arms:
+            return product
         if not self._is_compiled:
-            if self._plain is None:
-                self._plain = _PlainProduct(self.arrays, self._roads, self._trip_scales)
-            return self._plain.times(values)
+            if self._sparse is None:
+                self._sparse = _SparseProduct(
+                    self.arrays, self._roads, self._trip_scales
+                )
+            self._sparse.add_times(roads, vehicles, product)
+            return product
         from ._compiled import add_information
 
-        product = RoadsAndVehicles(
-            roads=np.zeros(self._roads),
-            vehicles=np.zeros(values.vehicles.shape),
-        )
         workspace = np.empty((self._most_rewards, 2 + SHARED))
         add_information(
             *self.arrays,
             self._trip_scales,
-            np.ascontiguousarray(values.roads),
-            np.ascontiguousarray(values.vehicles),
+            roads,
+            vehicles,
             product.roads,
             product.vehicles,
             workspace,
@@ -196,7 +238,7 @@ class TripProducts:
         return product
 
 
-class _PlainProduct:
+class _SparseProduct:
     """The product by sparse matrices."""
 
     def __init__(self, arrays: ProductArrays, roads: int, trip_scales: Floats) -> None:
@@ -232,19 +274,14 @@ class _PlainProduct:
         upper = np.stack([superdiagonal, diagonal])
         return np.asarray(solve_banded((0, 1), upper, half / self._arrays.pivots))
 
-    def times(self, values: RoadsAndVehicles) -> RoadsAndVehicles:
-        """Xᵀ R⁻¹ X times values."""
+    def add_times(
+        self, roads: Floats, vehicles: Floats, product: RoadsAndVehicles
+    ) -> None:
+        """Add Xᵀ R⁻¹ X times values."""
         arrays = self._arrays
         mass = arrays.terms[:, -1]
-        product = RoadsAndVehicles(
-            np.zeros(self._roads), np.zeros(values.vehicles.shape)
-        )
-        if not len(mass):
-            return product
-        of_vehicles = np.einsum(
-            "ij,ij->i", arrays.terms, values.vehicles[arrays.drivers]
-        )
-        y = self._sums @ (mass * values.roads[arrays.edges] + of_vehicles)
+        of_vehicles = np.einsum("ij,ij->i", arrays.terms, vehicles[arrays.drivers])
+        y = self._sums @ (mass * roads[arrays.edges] + of_vehicles)
         half = self._shared * self._solve_own(y)[:, None]
         projected = np.add.reduceat(half, self._trip_starts)  # Fᵀ T⁻¹ y, (t, 6)
         c = np.einsum("ijk,ik->ij", arrays.inner, projected)
@@ -252,7 +289,6 @@ class _PlainProduct:
         weighted = self._sums.T @ self._solve_own(y - explained)
         np.add.at(product.roads, arrays.edges, mass * weighted)
         np.add.at(product.vehicles, arrays.drivers, arrays.terms * weighted[:, None])
-        return product
 
 
 # --- the noise of some trips -----------------------------------------------------------------

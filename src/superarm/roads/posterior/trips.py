@@ -238,6 +238,16 @@ class Trips(NamedTuple):
             borders=self.borders.of_rewards(numbers),
         )
 
+    def chosen(self, trips: Bools) -> Trips:
+        """Some of the trips, numbered anew.
+
+        Args:
+            trips: Which of them, (t,).
+        """
+        remaining = self.without(~trips[self.trip])
+        new_numbers = np.cumsum(trips) - 1
+        return remaining._replace(trip=new_numbers[remaining.trip])
+
     def latest(self, most: int) -> Trips:
         """At most so many rewards, of the latest trips: some as they are, many before them as totals.
 
