@@ -160,6 +160,18 @@ def test_forecasts_of_many_rewards_agree(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (away <= TOLERANCE * np.outer(std, std)).all()
 
 
+def test_totals_are_precise_with_their_noise() -> None:
+    dense, sparse = both(random_log(2, 60))
+    rng = np.random.default_rng(4)
+    for _ in range(5):
+        trip = random_trip(rng, "total", vehicles=5)
+        exact = dense.expect(trip)
+        forecast = sparse.expect_total(trip)
+        std = np.sqrt(exact.total_cov)
+        assert abs(np.sqrt(forecast.total_cov) / std - 1.0) <= TOLERANCE
+        assert abs(forecast.mean - exact.mean) <= TOLERANCE * std
+
+
 def test_the_sum_of_a_trip_is_judged_as_precisely_as_it_is_forecast() -> None:
     dense, sparse = both(random_log(2, 60))
     rng = np.random.default_rng(4)
@@ -167,8 +179,8 @@ def test_the_sum_of_a_trip_is_judged_as_precisely_as_it_is_forecast() -> None:
         trip = random_trip(rng, kind, vehicles=5)
         exact = dense.expect(trip)
         judged = sparse.judge(trip)
-        std = np.sqrt(exact.cov.sum())
-        assert abs(np.sqrt(judged.cov.sum()) / std - 1.0) <= TOLERANCE
+        std = np.sqrt(exact.total_cov.sum())
+        assert abs(np.sqrt(judged.total_cov.sum()) / std - 1.0) <= TOLERANCE
         total_std = np.sqrt(np.diagonal(exact.total_cov))
         ratios = np.sqrt(np.diagonal(judged.total_cov)) / total_std
         # Of single rewards what M forgets is small beside their noise.
@@ -423,21 +435,50 @@ def test_too_few_steps_are_not_enough() -> None:
 
 
 def test_a_solve_that_does_not_converge_warns(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, sparse = both(random_log(16, 20))
+    dense, sparse = both(random_log(16, 20))
     trip = random_trip(np.random.default_rng(0))
     expected = sparse.judge(trip)
-    monkeypatch.setattr("superarm.roads.posterior.mixed_equations.MOST_STEPS", 1)
-    before = sparse.mean_of(some_keys())
-    with pytest.warns(PrecisionWarning, match="stopped after 1 steps"):
-        sparse.expect(trip)
-    monkeypatch.setattr("superarm.roads.posterior.mixed_equations.MOST_STEPS", 0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(PrecisionWarning):
-            sparse.absorb(trip, expected)
-    # Nothing was learned.
-    assert sparse.log.view().number == 20
-    np.testing.assert_array_equal(sparse.mean_of(some_keys()), before)
+    keys = some_keys()
+    before = sparse.mean_of(keys)
+    with monkeypatch.context() as patch:
+        patch.setattr("superarm.roads.posterior.mixed_equations.MOST_STEPS", 1)
+        with pytest.warns(PrecisionWarning, match="stopped after 1 steps"):
+            sparse.expect(trip)
+        patch.setattr("superarm.roads.posterior.mixed_equations.MOST_STEPS", 0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(PrecisionWarning):
+                sparse.absorb(trip, expected)
+        # Nothing was learned.
+        assert sparse.log.view().number == 20
+        np.testing.assert_array_equal(sparse.mean_of(keys), before)
+        patch.setattr("superarm.roads.posterior.sparse_engine._PENDING_SHARE", 1.0)
+        sparse.absorb(trip, expected)
+        for _ in range(2):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                with pytest.raises(PrecisionWarning):
+                    sparse.mean_of(keys)
+    # The trip waits for a solve that succeeds.
+    dense.absorb(trip)
+    assert_same(dense, sparse, keys)
+
+
+def test_trips_that_wait_for_a_solve_are_judged_nearly_as_after_it() -> None:
+    trips = random_log(17, 408)
+    dense, sparse = both(trips.between(0, 400))
+    for number in range(400, 404):
+        trip = trips.one(number)
+        exact = dense.expect(trip)
+        judged = sparse.judge(trip)
+        std = np.sqrt(np.diagonal(exact.total_cov))
+        # Each trip is predicted by M, whose error is a part of what a trip changes.
+        assert (np.abs(judged.mean - exact.mean) <= 0.1 * std).all()
+        dense.absorb(trip)
+        sparse.absorb(trip, judged)
+    assert sparse._pending == 4
+    assert_same(dense, sparse, some_keys())
+    assert sparse._pending == 0
 
 
 def test_unknowns_are_flattened_and_back() -> None:

@@ -34,7 +34,8 @@ import numpy as np
 
 from superarm.core import Floats
 
-_CAUTION = 0.5  # μ over the smallest Ritz value
+CAUTION = 0.5
+"""μ over the smallest Ritz value."""
 
 
 class Solution(NamedTuple):
@@ -74,7 +75,7 @@ class _RadauBound:
             self.smallest = min(self.smallest, self._smallest_ritz())
         if not np.isfinite(self.smallest):
             return np.inf
-        mu = _CAUTION * self.smallest
+        mu = CAUTION * self.smallest
         bound = 1.0 / mu
         for length, ratio in zip(self._lengths, self._ratios, strict=True):
             rest = bound - length

@@ -133,6 +133,10 @@ class RoadEngine:
             explained=H_K_A + known.slots,
         )
 
+    def expect_total(self, trips: Trips) -> ExpectedRewards:
+        """The same where only the sum of all rewards counts."""
+        return self.expect(trips)
+
     def judge(self, trips: Trips) -> ExpectedRewards:
         """The same for trips that are learned next."""
         return self.expect(trips)

@@ -49,6 +49,10 @@ class Engine(Protocol):
         """Forecast rewards of any roads; what the rewards are is not looked at."""
         ...
 
+    def expect_total(self, trips: Trips) -> ExpectedRewards:
+        """The same where only the sum of all rewards counts, with its noise."""
+        ...
+
     def judge(self, trips: Trips) -> ExpectedRewards:
         """The same for trips that are learned next: fast, and precise enough for scores of outliers."""
         ...

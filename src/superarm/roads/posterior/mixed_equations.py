@@ -37,7 +37,7 @@ from superarm.kernels.incomplete_factor import IncompleteFactor
 from superarm.kernels.sparse_factor import SparseFactor
 from superarm.roads.energy.scales import TERMS, RoadScales
 
-from .conjugate_gradients import Solution, conjugate_gradients
+from .conjugate_gradients import CAUTION, Solution, conjugate_gradients
 from .noise import TripNoise
 from .soft_modes import SoftModes, soft_modes
 from .trip_products import RoadsAndVehicles, TripProducts
@@ -454,17 +454,27 @@ class MixedEquations:
             self._is_slow = solution.steps > max(_SLOW, 2 * self._first_steps)
         return solution
 
-    def solve_variance(self, right: Floats, tolerance: float) -> Solution:
-        """Q⁻¹ a such that √(aᵀ Q⁻¹ a) is off by at most a share of itself.
+    @property
+    def most_variance_error(self) -> float:
+        """By what share of itself a variance by M may be off: 1/θ − 1 for eigenvalues θ of M⁻¹ Q."""
+        self._prepare()
+        above = 1.0 / (CAUTION * self._smallest) - 1.0
+        return max(above, 1.0)  # where θ is large, at most the whole variance
+
+    def solve_variance(
+        self, right: Floats, tolerance: float, noise: float = 0.0
+    ) -> Solution:
+        """Q⁻¹ a such that √(aᵀ Q⁻¹ a + noise) is off by at most a share of itself.
 
         Args:
             right: a.
             tolerance: That share.
+            noise: A variance that is known.
         """
 
         def is_enough(squared: float, variance: float) -> bool:
             # √(v + e) ≤ √v (1 + e / (2 v))
-            return squared <= 2.0 * tolerance * variance
+            return squared <= 2.0 * tolerance * (variance + noise)
 
         return self._solve(right, None, is_enough)
 

@@ -307,7 +307,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         count = len(rows)
         one_reward = np.zeros(count, dtype=np.intp)
         trip = Trips.of_one(rows, one_reward)
-        expected = self._engine.expect(trip)
+        expected = self._engine.expect_total(trip)
         mean = float(expected.mean[0])
         variance = expected.total_cov[0, 0]
         std = float(np.sqrt(variance))

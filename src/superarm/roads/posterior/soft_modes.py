@@ -23,7 +23,7 @@ import numpy as np
 
 from superarm.core import Floats
 
-_STEPS = 60
+_STEPS = 100
 _SOFT = 0.5  # θ below which a direction is corrected
 
 
@@ -62,35 +62,36 @@ def soft_modes(
     """
     from scipy.linalg import eigh_tridiagonal
 
+    most = min(_STEPS, size)
     residual = np.random.default_rng(0).standard_normal(size)
     z = precondition(residual)
     norm = np.sqrt(residual @ z)
-    basis: list[Floats] = []  # v, orthonormal in M
-    duals: list[Floats] = []  # M v
+    basis = np.empty((most, size))  # v, orthonormal in M
+    duals = np.empty((most, size))  # M v
     diagonal: list[float] = []
     below: list[float] = []
-    for _ in range(min(_STEPS, size)):
+    for step in range(most):
         v = z / norm
-        basis.append(v)
-        duals.append(residual / norm)
+        basis[step] = v
+        duals[step] = residual / norm
         residual = times(v)
         diagonal.append(float(v @ residual))
+        known = slice(step + 1)
         # Twice, or rounding lets vectors return that are already there.
         for _ in range(2):
-            for older, dual in zip(basis, duals, strict=True):
-                residual = residual - (older @ residual) * dual
+            residual = residual - (basis[known] @ residual) @ duals[known]
         z = precondition(residual)
         squared = float(residual @ z)
         norm = np.sqrt(max(squared, 0.0))
         if norm <= 1e-10 * max(diagonal):
             break
         below.append(norm)
-    count = len(basis)
+    count = len(diagonal)
     ritz, vectors = eigh_tridiagonal(np.array(diagonal), np.array(below[: count - 1]))
     is_soft = ritz < _SOFT
     if not is_soft.any():
         return SoftModes.none()._replace(smallest=float(ritz[0]))
-    modes = np.asarray(vectors[:, is_soft].T @ np.array(basis), dtype=np.float64)
+    modes = np.asarray(vectors[:, is_soft].T @ basis[:count], dtype=np.float64)
     weights = np.asarray(1.0 / ritz[is_soft] - 1.0, dtype=np.float64)
     others = ritz[~is_soft]
     return SoftModes(weights, modes, float(others.min(initial=_SOFT)))

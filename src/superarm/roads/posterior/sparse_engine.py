@@ -10,7 +10,8 @@ and Q⁻¹ is the posterior covariance, of which only products are computed.
                by what share of themselves; see :mod:`.conjugate_gradients` for the bound
 =============  =======================================================================
 
-A trip changes Q and b, and x is found again from where it was. A joint draw about zero is
+A trip changes Q and b. x follows as if Q were its preconditioner M, and is solved for when it is asked for,
+or after a few trips: so trips that come one after another share solves. A joint draw about zero is
 x_0 − Q⁻¹ (Xᵀ R⁻¹ (X x_0 + e)), x_0 a draw of the prior and e one of the noise (Matheron's rule).
 
 Variances of a few arms take a solve each. Those of many are the diagonal of X M⁻¹ Xᵀ: selected inversion
@@ -47,7 +48,13 @@ from .trips import Trips
 
 _P = len(TERMS)
 TOLERANCE = 0.01
+# Trips that are learned without a solve, at most, and as a share of all: M predicts what one of few trips
+# changes less well.
+_MOST_PENDING = 16
+_PENDING_SHARE = 0.01
 _LEAST_JUDGED = 1e-3  # tolerance below which trips are judged as they are forecast
+# Share by which variances of sums by M may be off where trips are judged: several times what was measured.
+_JUDGED_ERROR = 0.5
 _NEAR_DRAWS = 200  # from which covariances of many trips are estimated
 _MOST_STORED = 64  # solutions of a forecast
 _MOST_SOLVED = 256  # variances that are solved for one by one
@@ -89,7 +96,9 @@ class SparseRoadEngine:
         self._places: dict[int, int] = {}
         self._draw_order = DrawOrder()
         self._right = Unknowns.zeros(len(kernel), 0).flat()  # b
+        # x, but for what the latest trips changed beyond what M predicts.
         self._x = self._right.copy()
+        self._pending = 0  # trips since x was solved for
         self._variances: Floats | None = None
         # Of the precision of k_G, once scales are fitted; the same under all scales.
         self._kernel_factor: list[SparseFactor] = []
@@ -179,26 +188,45 @@ class SparseRoadEngine:
                 residual_of.append(solution.residual)
         if is_stored:
             cov += np.array(solutions) @ np.array(residual_of).T
-        return self._expected(trips, 0.5 * (cov + cov.T))
+        return self._expected(trips, 0.5 * (cov + cov.T), self._solved())
+
+    def expect_total(self, trips: Trips) -> ExpectedRewards:
+        """Forecast rewards whose sum is precise to the tolerance with its noise included."""
+        if self.tolerance < _LEAST_JUDGED:
+            return self.expect(trips)
+        cov = self._cov_for_total(trips, self._equations.most_variance_error)
+        return self._expected(trips, cov, self._solved())
 
     def judge(self, trips: Trips) -> ExpectedRewards:
-        """The same for trips that are learned next, with one solve for all of their rewards.
-
-        The covariance C of M⁻¹ is corrected so that the variance of the sum of all rewards, and its
-        covariances y with them, are those of Q⁻¹: C − (C1)(C1)ᵀ/(1ᵀC1) + y yᵀ/(1ᵀy), which stays
-        positive semi-definite. Of single rewards, what M forgets is small beside their noise.
-        """
-        if len(trips.rewards) <= 1 or self.tolerance < _LEAST_JUDGED:
+        """The same for trips that are learned next, with means that M predicts from the latest solve."""
+        if self.tolerance < _LEAST_JUDGED:
             return self.expect(trips)
+        return self._expected(trips, self._cov_for_total(trips, _JUDGED_ERROR), self._x)
+
+    def _cov_for_total(self, trips: Trips, error: float) -> Floats:
+        """The covariance of rewards, precise where it affects their sum, noise included, (M, M).
+
+        It is that of M, which is near enough where noise outweighs what M may be off. Otherwise a solve
+        for the sum of all rewards corrects it, so that the variance of the sum, and its covariances y
+        with them, are those of Q⁻¹: C − (C1)(C1)ᵀ/(1ᵀC1) + y yᵀ/(1ᵀy), which stays positive
+        semi-definite. Of single rewards, what M forgets is small beside their noise.
+
+        Args:
+            trips: The trips.
+            error: By what share of itself the variance of a sum by M may be off.
+        """
         cov = self._equations.approximate_cov(self._sums_of(trips))
-        everything = np.ones(len(trips.rewards))
-        a = self._gathered(trips, everything)
-        solution = self._equations.solve_variance(a, self.tolerance)
-        exact = self._summed(trips, solution.x)
+        noise = float(self.noise.covariance(trips).sum())
         approximate = cov.sum(axis=1)
+        most_off = error * float(approximate.sum())
+        if most_off <= 2.0 * self.tolerance * noise:
+            return cov
+        a = self._gathered(trips, np.ones(len(trips.rewards)))
+        solution = self._equations.solve_variance(a, self.tolerance, noise)
+        exact = self._summed(trips, solution.x)
         cov -= np.outer(approximate, approximate) / approximate.sum()
         cov += np.outer(exact, exact) / exact.sum()
-        return self._expected(trips, cov)
+        return cov
 
     def judge_all(self, trips: Trips) -> Iterator[ExpectedRewards]:
         """The same for each of many trips, by what is known before the first of them.
@@ -209,13 +237,14 @@ class SparseRoadEngine:
         edges = np.unique(edges_of(trips.keys))
         self._equations.refresh()
         draws = self._equations.near_draws(edges, _NEAR_DRAWS)
+        x = self._solved()
         for number in range(trips.number):
             trip = trips.one(number)
             sums = self._sums_of(trip)
             rows = draws[np.searchsorted(edges, sums.edges)]
             near = rows @ rows.T / _NEAR_DRAWS
             cov = self._equations.approximate_cov(sums, near)
-            yield self._expected(trip, cov)
+            yield self._expected(trip, cov, x)
 
     def _sums_of(self, trips: Trips) -> RewardSums:
         """What rewards are sums of."""
@@ -229,10 +258,10 @@ class SparseRoadEngine:
             vehicle_terms[:, number] = trips.summed(terms * is_driven[:, None])
         return RewardSums(edges, counts, trips.terms, places, vehicle_terms)
 
-    def _expected(self, trips: Trips, cov: Floats) -> ExpectedRewards:
+    def _expected(self, trips: Trips, cov: Floats, x: Floats) -> ExpectedRewards:
         expected = trips.summed(trips.keys[:, Column.EXPECTED])
         return ExpectedRewards(
-            mean=expected + self._summed(trips, self._x),
+            mean=expected + self._summed(trips, x),
             cov=cov + self._new_vehicle_cov(trips),
             noise=self.noise.covariance(trips),
             explained=np.empty((0, len(trips.rewards))),
@@ -257,7 +286,10 @@ class SparseRoadEngine:
         learner = copy(self)
         learner._x = self._x + update
         learner._add(trips)
-        learner._solve()
+        learner._pending += trips.number
+        known = self.log.view().number
+        if learner._pending > min(_MOST_PENDING, _PENDING_SHARE * known):
+            learner._solve()
         # From here on nothing can fail.
         self.log.append(trips)
         learner.log = self.log
@@ -266,7 +298,7 @@ class SparseRoadEngine:
         return gained
 
     def _update(self, trips: Trips, weights: Floats) -> Floats:
-        """By how much a trip changes the means, were Q as M is: where the solve starts.
+        """By how much a trip changes the means, were Q as M is: where the next solve starts.
 
         It is M⁻¹ a for the rewards a weighted by (aᵀ M⁻¹ a + R)⁻¹ (y − mean).
         """
@@ -295,10 +327,17 @@ class SparseRoadEngine:
         self._variances = None
         self.variance_error = 0.0
 
+    def _solved(self) -> Floats:
+        """x, solved for if trips have come since."""
+        if self._pending:
+            self._solve()
+        return self._x
+
     def _solve(self) -> None:
         """Find the means from where they were."""
         solution = self._equations.solve(self._right, self._x, self.tolerance)
         self._x = solution.x
+        self._pending = 0
         self.steps = solution.steps
 
     def supposing(self, keys: Floats, noise: Floats) -> SparseRoadEngine:
@@ -310,7 +349,8 @@ class SparseRoadEngine:
         """
         trips = Trips.of_one(keys, noise=noise)
         expected = trips.keys[:, Column.EXPECTED]
-        as_expected = trips._replace(rewards=expected + self._summed(trips, self._x))
+        means = self._summed(trips, self._solved())
+        as_expected = trips._replace(rewards=expected + means)
         other = copy(self)
         other._add(as_expected)
         other.log = self.log.copy()
@@ -387,7 +427,7 @@ class SparseRoadEngine:
         return {
             "edges": self._visited,
             "vehicles": vehicles,
-            "solution": self._x,
+            "solution": self._solved(),
             **self._draw_order.arrays(),
         }
 
@@ -424,11 +464,11 @@ class SparseRoadEngine:
 
     def means(self) -> Floats:
         """The mean of f of every road, (n,)."""
-        return Unknowns.from_flat(self._x, self._roads).f
+        return Unknowns.from_flat(self._solved(), self._roads).f
 
     def mean_of(self, keys: Floats) -> Floats:
         """The mean of each reward, (m,)."""
-        x = Unknowns.from_flat(self._x, self._roads)
+        x = Unknowns.from_flat(self._solved(), self._roads)
         return np.asarray(keys[:, Column.EXPECTED] + self._arms(keys).sums(x))
 
     def prepare_variances(self) -> None:
