@@ -357,11 +357,15 @@ def test_distances_equal_a_slow_walk(tree: Tree) -> None:
 def test_levels_sizes_and_places_equal_slow_ones(tree: Tree) -> None:
     depth = np.array([len(line_up(tree, v)) - 1 for v in range(len(tree.parent))])
     assert len(tree.levels) == depth.max()
-    for number, (level, starts) in enumerate(tree.levels, 1):
+    for number, level in enumerate(tree.levels, 1):
         members = np.flatnonzero(depth == number)
-        np.testing.assert_array_equal(members, np.arange(level.start, level.stop))
+        vertices = np.arange(level.vertices.start, level.vertices.stop)
+        np.testing.assert_array_equal(members, vertices)
         parents = tree.parent[members].tolist()
-        assert starts.tolist() == sorted({parents.index(p) for p in parents})
+        starts = sorted({parents.index(parent) for parent in parents})
+        assert level.starts.tolist() == starts
+        counts = [parents.count(parents[start]) for start in starts]
+        assert level.counts.tolist() == counts
     side_by_side = np.argsort(tree.first[tree.leaf])
     assert sorted(tree.first[tree.leaf].tolist()) == list(range(len(tree)))
     for vertex in range(len(tree.parent)):

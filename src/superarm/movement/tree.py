@@ -36,12 +36,7 @@ class Level(NamedTuple):
 
     vertices: slice
     starts: Ints  # where the children of each parent begin, counted within the level
-
-    @property
-    def counts(self) -> Ints:
-        """How many children each parent has."""
-        size = self.vertices.stop - self.vertices.start
-        return np.diff(self.starts, append=size)
+    counts: Ints  # how many children each parent has
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -101,7 +96,8 @@ class Tree(Displayable):
             parents = self.parent[start:stop]
             changes = np.diff(parents, prepend=-2)  # no vertex has the parent −2
             starts = np.flatnonzero(changes)
-            level = Level(slice(start, stop), starts)
+            counts = np.diff(starts, append=stop - start)
+            level = Level(slice(start, stop), starts, counts)
             levels.append(level)
             start = stop
         return levels
@@ -144,7 +140,9 @@ class Tree(Displayable):
         """
         z = np.zeros(len(self.parent))
         z[self.leaf] = distribution
-        for vertices, starts in reversed(self.levels):
+        for level in reversed(self.levels):
+            vertices = level.vertices
+            starts = level.starts
             parents = self.parent[vertices]
             sums = np.add.reduceat(z[vertices], starts)
             z[parents[starts]] = sums

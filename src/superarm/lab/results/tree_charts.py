@@ -44,8 +44,10 @@ def _masses_picture(run: Run, masses: TreeMasses) -> Picture:
     tree = masses.tree
     q = masses.q
     z = np.ones(len(q))
-    for level, _ in tree.levels:
-        z[level] = z[tree.parent[level]] * q[level]  # eq. 11
+    for level in tree.levels:
+        vertices = level.vertices
+        parents = tree.parent[vertices]
+        z[vertices] = z[parents] * q[vertices]  # eq. 11
     vertex_notes = {}
     edge_notes = {}
     for vertex in np.flatnonzero(z >= _LEAST_MASS).tolist():
@@ -82,8 +84,9 @@ def _tree_chart(
         title: Words above the chart.
     """
     depth = np.zeros(len(tree.parent))
-    for level, _ in tree.levels:
-        depth[level] = depth[tree.parent[level]] + 1.0
+    for level in tree.levels:
+        parents = tree.parent[level.vertices]
+        depth[level.vertices] = depth[parents] + 1.0
     x = tree.first + (tree.sizes - 1) / 2.0  # above the middle of its actions
     y = -depth
     walk = _walk_around(tree)
