@@ -1,5 +1,6 @@
-"""Compiles all loops, one module per core at a time, so that no two workers of the tests compile the same."""
+"""Compiles all modules and loops, on all cores, so that no two workers of the tests compile the same."""
 
+import compileall
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ def compile_module(path: Path) -> None:
     subprocess.run([sys.executable, "-c", f"import {name}"], check=True)
 
 
+compileall.compile_dir(SOURCES, quiet=1, workers=os.cpu_count() or 1)
 modules = sorted(SOURCES.rglob("_compiled*.py"))
 with ThreadPoolExecutor(os.cpu_count()) as pool:
     list(pool.map(compile_module, modules))
