@@ -485,7 +485,7 @@ def _drive(body: Any, asks: int, taken: list[float]) -> Script:
 
 def _restart(bench: _Bench) -> None:
     """A start with 100,000 observations until the service is ready: with a snapshot, and without."""
-    observations = 2_000 if bench.quick else 100_000
+    observations = 1_000 if bench.quick else 100_000
     file = bench.folder / "restart.db"
     with Storage(f"sqlite:///{file}") as storage:
         # The last snapshot is one that was taken on the way, as after a crash.
@@ -524,7 +524,7 @@ def _memory(bench: _Bench) -> None:
     if not Path("/proc/self/status").exists():
         bench.skipped.append("memory: only Linux states it in /proc")
         return
-    tells = 2_000 if bench.quick else MEMORY_TELLS
+    tells = 1_000 if bench.quick else MEMORY_TELLS
     samples = sample_in_own_process(bench.folder / "memory.db", tells)
     bench.facts["resident memory by number of tells, MiB"] = {
         str(sample.tells): round(sample.mib, 1) for sample in samples
