@@ -11,7 +11,12 @@ from typing import Any, TypeVar
 
 import click
 
-from superarm.core.errors import ConflictError, SpecError, SuperarmError
+from superarm.core.errors import (
+    ConflictError,
+    SpecError,
+    SuperarmError,
+    UnknownPartError,
+)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -73,8 +78,19 @@ def _message(error: Any) -> str:
     of_system = isinstance(error, OSError) and not isinstance(error, SuperarmError)
     if of_system and error.filename is not None and error.strerror is not None:
         message = f"{error.filename}: {error.strerror}"
+    if _names_unknown_part(error):
+        message += " (--import FILE.py adds your own)"
     notes = "; ".join(getattr(error, "__notes__", ()))
     return f"{message} ({notes})" if notes else message
+
+
+def _names_unknown_part(error: BaseException | None) -> bool:
+    """Whether an error, or one that it came from, is about a name that is not registered."""
+    while error is not None:
+        if isinstance(error, UnknownPartError):
+            return True
+        error = error.__cause__
+    return False
 
 
 def common_options(command: Command) -> Command:

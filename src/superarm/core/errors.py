@@ -11,6 +11,7 @@
     │   ├── NotFoundError                  … a bandit or a decision that is not there
     │   ├── FileError                      … a file that it names is not what it should be
     │   └── SpecError                      … a name or parameter in a spec, a TOML file or ``--set``
+    │       └── UnknownPartError           … a name that nothing is registered under
     ├── InfeasibleError (ValueError)       the oracle has no feasible super arm
     ├── NotPositiveDefiniteError (ArithmeticError)
     ├── StaleBeliefError (RuntimeError)    a belief was used after its posterior had moved on
@@ -73,6 +74,10 @@ class FileError(InputError):
 
 class SpecError(InputError):
     """A spec names something unknown or leaves something out."""
+
+
+class UnknownPartError(SpecError):
+    """A spec names a part that is not registered; the command line advises how to add one."""
 
 
 class InfeasibleError(SuperarmError, ValueError):

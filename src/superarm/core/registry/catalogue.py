@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from superarm.core.errors import SpecError, warn
+from superarm.core.errors import SpecError, UnknownPartError, warn
 
 from .family_table import FAMILIES
 from .suggestions import suggestion
@@ -98,9 +98,7 @@ def find(family: str, name: Any) -> Callable[..., Any]:
     members = members_of(family)
     if not isinstance(name, str) or (name not in members and name not in names(family)):
         advice = suggestion(name, members, command=f"superarm list {family}")
-        raise SpecError(
-            f"unknown {family} {name!r}; {advice} (--import FILE.py adds your own)"
-        )
+        raise UnknownPartError(f"unknown {family} {name!r}; {advice}")
     return members[name]
 
 

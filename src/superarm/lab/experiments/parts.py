@@ -96,7 +96,7 @@ def _check_parameters(family: str, spec: Mapping[str, Any], where: str) -> None:
     try:
         check_parameters(family, spec["name"], options, besides=SUPPLIED_PARAMETERS)
     except SpecError as error:
-        raise SpecError(f"{where}: {error}") from None
+        raise type(error)(f"{where}: {error}") from None
 
 
 def model_changes(table: Any) -> dict[str, Any]:

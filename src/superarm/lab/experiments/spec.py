@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, get_type_hints
 
 from superarm.core import Policy
-from superarm.core.errors import SpecError
+from superarm.core.errors import SpecError, UnknownPartError
 from superarm.core.inputs import as_plain
 from superarm.core.registry import build, check_table, kinds_of, names, suggestion
 from superarm.lab.simulation.lateness import Lateness
@@ -117,9 +117,7 @@ class Experiment:
             else:
                 choices = sorted({*listed, *names("policy")})
                 advice = suggestion(name, choices, command="superarm list policy")
-                raise SpecError(
-                    f"unknown policy {name!r}; {advice} (--import FILE.py adds your own)"
-                )
+                raise UnknownPartError(f"unknown policy {name!r}; {advice}")
         if not policies:
             raise SpecError("name at least one policy")
         return replace(self, policies=policies)
