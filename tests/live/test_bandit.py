@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from superarm.core.serialization import to_json
 from superarm.core.tables import Encoding
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, BanditSpec, Storage, create_bandit, load_bandit
+from superarm.live.answers import Tell
 from superarm.live.codec import encode_body
 from superarm.live.event_reader import EventReader
 from superarm.live.fold import Fold
@@ -523,3 +524,37 @@ def test_history_by_name_can_be_repeated_after_the_arms_changed(
     assert not bandit.observe(None, rewards, observation_id="2025")
     with pytest.raises(ConflictError, match="different feedback"):
         bandit.observe(None, {"tea": 2.0}, observation_id="2025")
+
+
+# --- what is no argument -------------------------------------------------------------------
+
+NO_ARGUMENTS: dict[str, Callable[[Bandit], object]] = {
+    "arms is a number": lambda bandit: bandit.ask(3.0),
+    "arms is an iterator": lambda bandit: bandit.predict(iter([1])),
+    "named arms without a length": lambda bandit: bandit.name_arms(object()),
+    "deferred is an array": lambda bandit: bandit.ask(MENU, deferred=np.zeros(2)),
+    "after is huge": lambda bandit: bandit.events(10**400),
+    "after is text": lambda bandit: bandit.events("\ud800"),
+    "tells is None": lambda bandit: bandit.tell_many(None),
+    "a tell is text": lambda bandit: bandit.tell_many(["first"]),
+}
+
+
+@pytest.mark.parametrize("use", NO_ARGUMENTS.values(), ids=NO_ARGUMENTS)
+def test_values_of_other_types_are_refused(
+    bandit: Bandit, use: Callable[[Bandit], object]
+) -> None:
+    with pytest.raises(InputError):
+        use(bandit)
+    assert bandit.seq == 1
+
+
+def test_a_tell_without_a_valid_id_does_not_spoil_others(bandit: Bandit) -> None:
+    first = bandit.ask(MENU)
+    rewards = {first.arms[0]: 0.5}
+    names: list[Any] = ["\ud800", {}, None, first.id]
+    outcomes = bandit.tell_many(
+        [Tell(decision=name, rewards=rewards) for name in names]
+    )
+    assert outcomes[-1] is True
+    assert all(isinstance(outcome, InputError) for outcome in outcomes[:-1])

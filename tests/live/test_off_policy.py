@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from superarm.live.off_policy import (
     _centres,
     _lower_mean,
     _lower_robust_mean,
+    as_reward_range,
     doubly_robust,
     effective_size,
     inverse_propensity,
@@ -142,6 +143,10 @@ def test_ranges_are_checked() -> None:
         RewardRange(low=0.0, high=float("inf"))
     with pytest.raises(InputError, match=r"the reward 3.5, outside .* -1 to 3"):
         RANGE.check(np.array([0.0, 3.5]))
+    bad: tuple[Any, ...] = (3.0, (), (1.0,), (0.0, 1.0, 2.0))
+    for bounds in bad:
+        with pytest.raises(InputError, match="must be two numbers"):
+            as_reward_range(bounds)
 
 
 # --- anytime intervals ---------------------------------------------------------------------

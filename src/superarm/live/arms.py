@@ -29,7 +29,7 @@ def as_arms(arms: Any, spec: BanditSpec, named: Arms | None) -> Arms:
         spec: The spec of the bandit.
         named: Arms that were named before; ``None`` if there are none.
     """
-    if arms is not None and not isinstance(arms, Arms) and len(arms) == 0:
+    if arms is not None and not isinstance(arms, Arms) and _count(arms) == 0:
         raise InputError("arms is empty; offer at least one arm")
     offered = _as_arms(arms, spec, named)
     if offered is named:
@@ -39,6 +39,15 @@ def as_arms(arms: Any, spec: BanditSpec, named: Arms | None) -> Arms:
     if any(isinstance(arm, int) for arm in offered.ids):
         _refuse_equal_texts(offered.ids)
     return offered
+
+
+def _count(arms: Any) -> int:
+    try:
+        return len(arms)
+    except TypeError:
+        raise InputError(
+            f"arms must be features by id, rows, a table or ids, got {arms!r:.60}"
+        ) from None
 
 
 def feedback_by_id(

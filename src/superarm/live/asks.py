@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from superarm.core import Decision, Offer
 from superarm.core.capabilities import KnownPropensity
-from superarm.core.inputs import as_number
+from superarm.core.inputs import as_number, require_type
 from superarm.core.serialization import to_json
 
 from .codec import EncodedArms
@@ -46,6 +46,7 @@ class Ask:
             time: Physical time, for rewards that drift.
             deferred: Whether rewards are awaited only once the decision is activated.
         """
+        require_type(deferred, bool, "deferred")
         encoded_structure = to_json(structure)
         finite_time = None if time is None else as_number(time, "time")
         return cls(

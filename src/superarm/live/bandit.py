@@ -17,7 +17,7 @@ from superarm.core import Offer
 from superarm.core.capabilities import Forecaster
 from superarm.core.display import Displayable
 from superarm.core.errors import InputError, NotFoundError, SuperarmError
-from superarm.core.inputs import as_path, require_choice
+from superarm.core.inputs import as_count, as_path, require_choice, require_type
 from superarm.core.serialization import to_json
 
 from .ages import AgeLimit
@@ -55,6 +55,7 @@ from .storage import Storage
 from .tables import FORMATS, Export, Format
 from .verbs import BanditVerbs
 
+_MOST_EVENTS = 2**53
 _NO_CHALLENGER = "there is no challenger; start one with shadow(policy), or over HTTP with PUT …/challenger"
 
 
@@ -168,7 +169,10 @@ class Bandit(Displayable, BanditVerbs):
         return self._queue_tell(tell).wait()
 
     def tell_many(self, tells: Iterable[Tell]) -> list[bool | SuperarmError]:
+        require_type(tells, Iterable, "tells")
         all_tells = list(tells)
+        for place, tell in enumerate(all_tells):
+            require_type(tell, Tell, f"tells[{place}]")
         receipts: list[Receipt | SuperarmError] = []
         with self._current.lock:
             for tell in all_tells:
@@ -194,6 +198,7 @@ class Bandit(Displayable, BanditVerbs):
             return error
 
     def _queue_tell(self, tell: Tell) -> Receipt:
+        as_id(tell.decision)
         with self._current.locked() as fold:
             record = self._current.decision(fold, tell.decision)
             feedback = feedback_by_id(record.offer, tell.rewards, tell.noise_variance)
@@ -411,7 +416,7 @@ class Bandit(Displayable, BanditVerbs):
             return [name for name, item in fold.open.items() if not item.deferred]
 
     def events(self, after: int = 0) -> Iterator[Event]:
-        return self._journal.events(after)
+        return self._journal.events(as_count(after, "after", 0, _MOST_EVENTS))
 
     @retry_if_stale
     def decision(self, decision_id: str) -> DecisionDetails:

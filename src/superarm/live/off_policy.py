@@ -147,7 +147,12 @@ def as_reward_range(bounds: tuple[float, float] | None) -> RewardRange | None:
     """
     if bounds is None:
         return None
-    low, high = bounds
+    try:
+        low, high = bounds
+    except (TypeError, ValueError):
+        raise InputError(
+            f"reward_range must be two numbers, as in (0.0, 1.0), got {bounds!r:.60}"
+        ) from None
     return RewardRange(low=low, high=high)
 
 
