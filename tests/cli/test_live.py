@@ -61,7 +61,8 @@ schedule = { name = "fixed", value = 2.0 }
 name = "top-k"
 k = 2
 """
-SCHEMA1 = Path(__file__).parents[1] / "live" / "files" / "schema1.db"
+FILES = Path(__file__).parents[1] / "live" / "files"
+SCHEMA1 = FILES / "schema1.db"
 
 
 @pytest.fixture
@@ -485,8 +486,11 @@ def test_create_and_serve_refuse_an_older_schema(cli: Command, files: Path) -> N
     assert not (files / "copy.db").exists()
 
 
-def test_an_upgraded_storage_is_verified(cli: Command, files: Path) -> None:
-    shutil.copy(SCHEMA1, files / "old.db")
+@pytest.mark.parametrize("schema", range(1, SCHEMA))
+def test_an_upgraded_storage_is_verified(
+    cli: Command, files: Path, schema: int
+) -> None:
+    shutil.copy(FILES / f"schema{schema}.db", files / "old.db")
     cli("storage", "upgrade", "sqlite:///old.db", "--json").json()
     assert cli("storage", "check", "sqlite:///old.db").out == "No damage found.\n"
     verify = ("replay", "menu", "--verify", "--storage", "sqlite:///old.db", "-q")

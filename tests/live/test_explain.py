@@ -352,6 +352,24 @@ def test_a_posterior_without_prior_covariances_has_no_teachers(
     assert reasons.column == ("column 2" if name == "separate" else None)
 
 
+def test_a_policy_without_a_posterior_has_no_teachers(storage: Storage) -> None:
+    spec: dict[str, Any] = {
+        "name": "exp3",
+        "low": 0.0,
+        "high": 1.0,
+        "arms": list(MENU.values()),
+        "block": 10,
+    }
+    bandit = create_bandit("menu", spec=spec, storage=storage)
+    explanation = bandit.explain(bandit.ask(MENU))
+    assert explanation.teachers_refusal == (
+        "Exp3 has no posterior, so rewards are not ranked"
+    )
+    (reasons,) = explanation.arms
+    assert reasons.teachers == []
+    assert reasons.mean is None
+
+
 class Hidden(Wrapping):
     """A posterior of a user's own, which does not compute prior covariances."""
 
