@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from superarm.core.errors import ConflictError
 from superarm.core.files import open_locked
@@ -16,12 +16,19 @@ _REPLACED = "the file of the storage was removed or replaced"
 _OTHER_OWNER = "another process uses the file of the storage"
 
 
-def _is_still(path: Path, opened: os.stat_result) -> bool:
-    """Whether a file is the one that was opened."""
-    try:
-        return os.path.samestat(path.stat(), opened)
-    except OSError:
-        return False
+class _OpenedFile(NamedTuple):
+    """A file that is open, and its path."""
+
+    path: str  # as text: this is checked twice in a commit
+    status: os.stat_result
+
+    def is_in_place(self) -> bool:
+        """Whether the path still leads to this file."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return False
+        return os.path.samestat(found, self.status)
 
 
 class FileOwner:
@@ -35,7 +42,8 @@ class FileOwner:
         self._path = path
         self._lock_path = path.with_name(f".{path.name}.lock")
         self._lock = self._acquire()
-        self._opened: dict[Path, os.stat_result] = {}
+        self._opened_lock = self._opened_as_lock()
+        self._opened: list[_OpenedFile] = []
 
     def _acquire(self) -> BinaryIO:
         try:
@@ -55,7 +63,7 @@ class FileOwner:
         log = self._path.with_name(f"{self._path.name}-wal")
         for path in (self._path, log):
             with suppress(FileNotFoundError):  # some file systems have no such logs
-                self._opened[path] = path.stat()
+                self._opened.append(_OpenedFile(str(path), path.stat()))
 
     def require_file(self) -> None:
         """Refuse to use a file that is no longer at its path: a restart would not find what is written.
@@ -67,18 +75,18 @@ class FileOwner:
         """
         if self._lock.closed:
             return  # so is the connection, which refuses
-        for path, opened in self._opened.items():
-            if not _is_still(path, opened):
+        for opened in self._opened:
+            if not opened.is_in_place():
                 raise StorageError(
-                    f"{path} was removed, moved or replaced while it was open, so nothing more is "
+                    f"{opened.path} was removed, moved or replaced while it was open, so nothing more is "
                     "written; put the right file in its place, then restart",
                     public_reason=_REPLACED,
                 )
-        if not self._has_lock():
+        if not self._opened_lock.is_in_place():
             self._take_lock_again()
 
-    def _has_lock(self) -> bool:
-        return _is_still(self._lock_path, os.fstat(self._lock.fileno()))
+    def _opened_as_lock(self) -> _OpenedFile:
+        return _OpenedFile(str(self._lock_path), os.fstat(self._lock.fileno()))
 
     def _take_lock_again(self) -> None:
         try:
@@ -91,6 +99,7 @@ class FileOwner:
             ) from error
         self._lock.close()
         self._lock = lock
+        self._opened_lock = self._opened_as_lock()
 
     def close(self) -> None:
         """Let another process open the file."""
