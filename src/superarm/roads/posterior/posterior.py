@@ -62,6 +62,7 @@ from superarm.roads.energy.scales import Outliers, RoadScales
 from superarm.roads.rows import edges_of
 
 from .belief import RoadBelief
+from .compact_trips import compact_arrays, expanded_arrays, is_compact
 from .coverage import IntervalCalibration, TrackRecord
 from .engine import RoadEngine
 from .engine_protocol import Engine
@@ -634,8 +635,10 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
     # --- state -----------------------------------------------------------------------------
 
     def _memory(self) -> Memory:
+        trips = self._engine.log.view()
+        log = compact_arrays(trips) if self.form == "sparse" else trips.arrays()
         arrays = {
-            **self._engine.log.view().arrays(),
+            **log,
             "fitted": self.fitted.as_vector(),
             **self._trip_intervals.arrays("trips"),
             **self._road_intervals.arrays("roads"),
@@ -651,7 +654,9 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         return Memory(arrays, scalars)
 
     def _remember(self, state: State) -> None:
-        trips = self._as_trips(state.arrays)
+        is_short = is_compact(state.arrays)
+        log = expanded_arrays(state.arrays) if is_short else state.arrays
+        trips = self._as_trips(log)
         # Older states have the numbers of vehicles, but not their names.
         names = state.scalars.get("vehicle_names", {})
         self.vehicle_names = VehicleNames.from_json(names)
@@ -686,7 +691,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     def _remembered_scales(self, state: State) -> RoadScales:
         fitted = state.vector("fitted")
-        has_motion = "border_size" in state.arrays
+        # A compact log is from after motion.
+        has_motion = "border_size" in state.arrays or is_compact(state.arrays)
         if has_motion and len(fitted) != len(self.scales.as_vector()):
             raise StateError(
                 f"this state is damaged: it has {len(fitted)} fitted scales"
