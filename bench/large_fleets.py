@@ -7,7 +7,9 @@ comes from more places to start at, so that roads are driven on about as often i
 
 from __future__ import annotations
 
+import json
 import resource
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,18 +19,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints, Rng
+from superarm.core.errors import PrecisionWarning
 from superarm.core.states import save_state
 from superarm.roads.energy import RoadScales, Vehicle
 from superarm.roads.networks import LineGraph, generate_city
 from superarm.roads.posterior import RoadGP, Trips, terms_of
 from superarm.roads.posterior.noise import TripNoise
 from superarm.roads.posterior.posterior import FormChoice
+from superarm.roads.posterior.sparse_engine import SparseRoadEngine
 from superarm.roads.problems.fleet_model import near_kernel, road_rows, road_sizes
 from superarm.roads.rows import Column, edges_of
 
 _ROUTES_PER_START = 8
-_MORE = 8  # trips that are learned one by one
+_MORE = 32  # trips that are learned one by one, and as many as their totals
+_ROUTES = 8
 _SCALES = RoadScales()
+Row = dict[str, float]
 
 
 class Size(NamedTuple):
@@ -40,17 +46,36 @@ class Size(NamedTuple):
     vehicles: int
 
 
-SIZES = (
-    Size(10_000, 1_000, 2_500, 25),
-    Size(20_000, 2_500, 6_000, 50),
-    Size(50_000, 7_500, 18_000, 100),
+VISITED = (
+    Size(100_000, 100, 250, 4),
+    Size(100_000, 1_000, 2_500, 25),
+    Size(100_000, 10_000, 25_000, 100),
     Size(100_000, 20_000, 50_000, 200),
 )
-COLUMNS = (
-    *("edges", "visited", "trips", "vehicles", "log, s", "one by one, s", "trip, ms"),
-    *("total, ms", "route, ms", "draw, ms", "state, MB", "memory, MB"),
+"""More and more visited roads."""
+EDGES = (
+    Size(1_000, 300, 750, 10),
+    Size(10_000, 300, 750, 10),
+    Size(100_000, 300, 750, 10),
+    Size(300_000, 300, 750, 10),
+    Size(1_000_000, 300, 750, 10),
+    Size(2_000_000, 300, 750, 10),
 )
-TIMES = COLUMNS[4:10]
+"""Larger and larger networks."""
+SIZES = VISITED + EDGES
+COLUMNS = (
+    *("edges", "visited", "trips", "vehicles", "log, s", "trip, ms", "total, ms"),
+    *(
+        "route, ms",
+        "draw, s",
+        "variances, s",
+        "off, %",
+        "fit, s",
+        "state, MB",
+        "memory, MB",
+    ),
+)
+_NOT_COSTS = ("edges", "visited", "trips", "vehicles", "off, %")
 
 
 def routes(graph: LineGraph, visited: int, longest: int, rng: Rng) -> list[Ints]:
@@ -123,59 +148,103 @@ def _rewards(graph: LineGraph, trips: Trips, vehicles: int, rng: Rng) -> Floats:
     return np.asarray(rewards + TripNoise(_SCALES).draw(trips, rng))
 
 
-def _median(call: Callable[[int], object], count: int) -> float:
-    """Milliseconds of a processor."""
+def _milliseconds(calls: list[Callable[[], object]]) -> Floats:
+    """Milliseconds of a processor that each call takes."""
     times = []
-    for number in range(count):
+    for call in calls:
         begin = process_time()
-        call(number)
+        call()
         times.append(1000.0 * (process_time() - begin))
-    return float(np.median(times))
+    return np.array(times)
 
 
-def measure(size: Size, form: FormChoice) -> list[float]:
+def measure(size: Size, form: FormChoice) -> Row:
     """One row of the table."""
     rng = np.random.default_rng(0)
     graph = generate_city(edges=size.edges, seed=1).line_graph()
     trips = generated_log(graph, size._replace(trips=size.trips + 2 * _MORE), rng)
     gp = RoadGP(near_kernel(graph), road_sizes(graph), refit=0, form=form)
     begin = process_time()
-    first = min(100, size.trips // 2)
-    gp.observe_trips(trips.between(0, first))
-    one_by_one = process_time() - begin
-    gp._take_all(trips.between(first, size.trips))
+    gp.observe_trips(trips.between(0, size.trips))
     learned = process_time() - begin
 
-    single = [trips.one(size.trips + number) for number in range(_MORE)]
+    edge_by_edge = [trips.one(size.trips + number) for number in range(_MORE)]
     totals = [
         trips.one(size.trips + _MORE + number).totals() for number in range(_MORE)
     ]
-    # The first also refreshes what the log has changed.
-    gp.observe_trips(trips.one(0))
-    trip = _median(lambda number: gp._take(single[number]), _MORE)
-    total = _median(lambda number: gp._take(totals[number]), _MORE)
-    route = _median(lambda number: gp.total(single[number].keys), _MORE)
-    draw = _median(lambda number: gp._engine.draw(single[number].keys, rng), 3)
+    # Means of many trips share solves: what counts is the average.
+    trip = _milliseconds([lambda t=t: gp._take(t) for t in edge_by_edge]).mean()  # type: ignore[misc]
+    total = _milliseconds([lambda t=t: gp._take(t) for t in totals]).mean()  # type: ignore[misc]
+    keys = edge_by_edge[0].keys
+    gp.total(keys)  # solves for the means that later ones share
+    route = np.median(
+        _milliseconds([lambda t=t: gp.total(t.keys) for t in edge_by_edge[:_ROUTES]])  # type: ignore[misc]
+    )
+    (draw,) = _milliseconds([lambda: gp._engine.draw(keys, rng)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrecisionWarning)
+        (variances,) = _milliseconds([gp._engine.variances])
+    off = 0.0
+    if isinstance(gp._engine, SparseRoadEngine):
+        off = 100.0 * gp._engine.variance_error
     with TemporaryDirectory() as folder:
         path = Path(folder) / "state.npz"
         save_state(gp.state(), path)
         state = path.stat().st_size / 1e6
+    (fit,) = _milliseconds([gp.fit])
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    times = [learned, one_by_one, trip, total, route, draw]
-    sizes = [len(graph), len(gp.visited), size.trips, size.vehicles]
-    return [*map(float, sizes), *times, state, memory]
+    values = (
+        *(len(graph), len(gp.visited), size.trips, size.vehicles, learned, trip, total),
+        *(route, draw / 1e3, variances / 1e3, off, fit / 1e3, state, memory),
+    )
+    return dict(zip(COLUMNS, map(float, values), strict=True))
 
 
-def print_growth(sizes: list[Size], form: FormChoice) -> None:
-    """The table, and by which power of the visited roads each time grows from row to row."""
+def print_growth(rows: list[Row]) -> None:
+    """The table, and by which power each cost grows from row to row.
+
+    Args:
+        rows: Rows of one sweep after another.
+    """
     print("| " + " | ".join(COLUMNS) + " |")
     print("|" + "---|" * len(COLUMNS))
-    before: list[float] | None = None
-    for size in sizes:
-        row = measure(size, form)
-        print("| " + " | ".join(f"{value:,.4g}" for value in row) + " |", flush=True)
+    for before, row in zip([None, *rows], rows, strict=False):
         if before is not None:
-            powers = np.log(np.divide(row[4:], before[4:])) / np.log(row[1] / before[1])
-            text = " | ".join(f"{power:.2f}" for power in powers)
-            print(f"| exponents in visited | | | | {text} |", flush=True)
-        before = row
+            _print_exponents(before, row)
+        print("| " + " | ".join(f"{row[name]:,.4g}" for name in COLUMNS) + " |")
+
+
+def _print_exponents(before: Row, row: Row) -> None:
+    grows = "edges" if row["edges"] > 1.5 * before["edges"] else "visited"
+    factor = row[grows] / before[grows]
+    if factor <= 1.0:
+        return  # another sweep begins
+    cells = []
+    for name in COLUMNS:
+        if name in _NOT_COSTS:
+            cells.append(f"*exponents in {grows}*" if name == "edges" else "")
+        else:
+            power = np.log(row[name] / before[name]) / np.log(factor)
+            cells.append(f"*{power:.2f}*")
+    print("| " + " | ".join(cells) + " |")
+
+
+def stored_rows(path: Path) -> list[Row]:
+    """The rows of a file, in the order of ``SIZES``; none if it does not exist."""
+    if not path.exists():
+        return []
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    return [stored[key] for size in SIZES if (key := _key(size)) in stored]
+
+
+def store_row(path: Path, size: Size, row: Row) -> None:
+    """Add a row to a file, or replace it."""
+    stored = {}
+    if path.exists():
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    stored[_key(size)] = row
+    path.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+
+
+def _key(size: Size) -> str:
+    return " ".join(map(str, size))

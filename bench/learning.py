@@ -12,8 +12,10 @@ this grows.
 of one that was not.
 
 ``--form sparse`` (or ``dense``) chooses the form of ``RoadGP``. ``--growing`` prints the table of
-``bench.large_fleets`` instead: what logs cost with ever more visited roads, and by which power each
-column grows. ``--rows 2`` prints its first two rows, ``--rows 3-4`` the third and fourth.
+``bench.large_fleets`` instead: what logs cost with ever more visited roads and on ever larger networks,
+and by which power each column grows. ``--rows 2`` measures its second row, ``--rows 3-4`` the third and
+fourth; ``--stored bench/results/fleets.json`` adds them to that file and prints all of it, ``--rows 0``
+without measuring any.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from superarm.roads.posterior.posterior import FormChoice
 from superarm.roads.problems import Fleet
 from superarm.roads.routing import Router
 
-from .large_fleets import SIZES, print_growth
+from .large_fleets import SIZES, measure, print_growth, store_row, stored_rows
 from .routes import timed
 
 COLUMNS = (
@@ -149,6 +151,25 @@ def row_of_vehicles(edges: int, trips: int, vehicles: int) -> list[str]:
     ]
 
 
+def growing(chosen: str, form: FormChoice, stored: Path | None) -> None:
+    """Measure rows of the table of growth, and print it.
+
+    Args:
+        chosen: Which rows: "3", "2-4", or "0" for none.
+        form: The form of ``RoadGP``.
+        stored: A file with rows measured before.
+    """
+    first, _, last = chosen.rpartition("-")
+    sizes = SIZES[int(first or last) - 1 : int(last)] if chosen != "0" else ()
+    rows = []
+    for size in sizes:
+        row = measure(size, form)
+        rows.append(row)
+        if stored is not None:
+            store_row(stored, size, row)
+    print_growth(rows if stored is None else stored_rows(stored))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.learning")
     parser.add_argument(
@@ -161,10 +182,14 @@ def main() -> None:
     parser.add_argument("--form", choices=get_args(FormChoice), default="auto")
     parser.add_argument("--growing", action="store_true", help="larger and larger logs")
     parser.add_argument("--rows", default=f"1-{len(SIZES)}", help="rows of --growing")
+    parser.add_argument(
+        "--stored",
+        type=Path,
+        help="add the rows of --growing to this file; print all of it",
+    )
     options = parser.parse_args()
     if options.growing:
-        first, _, last = options.rows.rpartition("-")
-        print_growth(list(SIZES[int(first or 1) - 1 : int(last)]), options.form)
+        growing(options.rows, options.form, options.stored)
         return
     if options.vehicles:
         print("| " + " | ".join(OF_VEHICLES) + " |")

@@ -313,5 +313,21 @@ def test_a_large_fleets_log_is_measured_in_both_forms(form: str) -> None:
     large_fleets = importlib.import_module("bench.large_fleets")
     size = large_fleets.Size(edges=600, visited=80, trips=40, vehicles=4)
     row = large_fleets.measure(size, form)
-    assert len(row) == len(large_fleets.COLUMNS)
-    assert min(row) > 0.0
+    assert tuple(row) == large_fleets.COLUMNS
+    assert all(row[name] > 0.0 for name in row if name != "off, %")
+
+
+def test_rows_of_large_fleets_are_stored_and_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    large_fleets = importlib.import_module("bench.large_fleets")
+    path = tmp_path / "fleets.json"
+    for size, value in ((large_fleets.VISITED[1], 8.0), (large_fleets.VISITED[0], 2.0)):
+        row = dict.fromkeys(large_fleets.COLUMNS, value)
+        large_fleets.store_row(path, size, row)
+    rows = large_fleets.stored_rows(path)
+    assert [row["edges"] for row in rows] == [2.0, 8.0]
+    large_fleets.print_growth(rows)
+    *_, exponents, last = capsys.readouterr().out.splitlines()
+    assert "*1.00*" in exponents  # everything grew as the edges did
+    assert last.startswith("| 8 | 8 |")

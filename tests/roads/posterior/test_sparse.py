@@ -615,6 +615,14 @@ def test_the_form_becomes_sparse_with_many_roads(
     assert fleet_gp("auto").form == "dense"
 
 
+def test_long_logs_are_fitted_less_often_in_the_sparse_form() -> None:
+    dense = fleet_gp("dense", refit=8)
+    sparse = fleet_gp("sparse", refit=8)
+    for trips, between in ((8, 8), (255, 8), (256, 16), (511, 16), (8192, 512)):
+        assert dense._trips_between_fits(trips) == 8
+        assert sparse._trips_between_fits(trips) == between
+
+
 def test_forms_and_tolerances_are_checked() -> None:
     with pytest.raises(InputError, match="form"):
         fleet_gp("banded")

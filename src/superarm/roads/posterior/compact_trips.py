@@ -66,7 +66,7 @@ def expanded_arrays(arrays: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     expanded["trip"] = trip
     for name in ("rewards", "noise", "alone"):
         expanded[name] = _expanded(arrays, f"{_PREFIX}{name}", rewards)
-    columns = []
+    columns: list[NDArray[Any]] = []
     while _is_stored(arrays, f"{_PREFIX}{_KEYS}{len(columns)}"):
         name = f"{_PREFIX}{_KEYS}{len(columns)}"
         columns.append(_expanded(arrays, name, len(of_rewards)))
@@ -92,9 +92,14 @@ def _shortest(name: str, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
         bits = values.view(f"u{values.itemsize}")
         starts = np.flatnonzero(np.diff(bits, prepend=~bits[:1]))
         lengths = np.diff(starts, append=len(bits))
-        ways.append({f"{name}/runs": values[starts], f"{name}/lengths": _narrow(lengths)})
+        ways.append(
+            {f"{name}/runs": values[starts], f"{name}/lengths": _narrow(lengths)}
+        )
         table, place = np.unique(bits, return_inverse=True)
-        named = {f"{name}/table": table.view(values.dtype), f"{name}/place": _narrow(place)}
+        named = {
+            f"{name}/table": table.view(values.dtype),
+            f"{name}/place": _narrow(place),
+        }
         ways.append(named)
     return min(ways, key=lambda way: sum(array.nbytes for array in way.values()))
 

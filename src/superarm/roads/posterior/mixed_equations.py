@@ -347,10 +347,7 @@ class MixedEquations:
         own, precision = self._own_precision, self._road_precision
         shrinkage = own[edges] / precision[edges]
         shrunk = shrinkage[:, None] * sums.counts  # (u, M)
-        if near is None:
-            cov = self._factor.gram(edges, shrunk)
-        else:
-            cov = shrunk.T @ near @ shrunk
+        cov = self._near_cov(edges, shrunk, near)
         given_near = sums.counts / precision[edges][:, None]
         cov += sums.counts.T @ given_near
         inverse = self._terms_inverse
@@ -364,6 +361,12 @@ class MixedEquations:
         along = sums.of_rows(self._modes.vectors, self._roads)  # (k, M)
         cov += along.T @ (self._modes.weights[:, None] * along)
         return cov
+
+    def _near_cov(self, edges: Ints, shrunk: Floats, near: Floats | None) -> Floats:
+        """The covariance of sums of g of some roads, (M, M)."""
+        if near is None:
+            return self._factor.gram(edges, shrunk)
+        return np.asarray(shrunk.T @ near @ shrunk)
 
     def near_draws(self, edges: Ints, count: int) -> Floats:
         """Draws of g of some roads by M, (u, count).

@@ -82,6 +82,9 @@ _FLAGGED = 20  # outliers that are remembered
 _FARTHEST = 2.0  # times the outlier limit: the largest score that is remembered
 _JUDGED = 100  # trips of a log that are forecast one by one
 _FIRST_FIT = 4  # trips before the scales are first fitted
+_FIT_SHARE = (
+    1 / 16
+)  # of a log, by which it grows at most before a fit in the sparse form
 _TOLERANCES = (1e-9, 0.1)
 DENSE_LARGEST = 6000
 """Visited roads up to which the form "auto" is dense."""
@@ -101,7 +104,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
     suggest in Wh², and the vehicle's number. One call of ``observe`` or ``observe_sums`` is one trip;
     what is observed with a ``noise_variance`` of its own shares no noise.
 
-    The scales are fitted after 4, 8, 16, … trips up to ``refit``, and then every ``refit`` trips. They
+    The scales are fitted after 4, 8, 16, … trips up to ``refit``, and then every ``refit`` trips (in the
+    sparse form less often once a log has 32 times as many: after it has grown by 3 to 6 %). They
     are fitted to at most ``most`` rewards: those of the latest trips, and as a quarter of them the
     totals of earlier trips. Scales and widths of intervals depend on the order of the trips; what is
     believed under fixed scales does not. ``flagged`` holds the latest outliers.
@@ -607,9 +611,20 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             return False
         trips = self.trips
         if trips >= self.refit:
-            return trips % self.refit == 0
+            return trips % self._trips_between_fits(trips) == 0
         is_power_of_two = trips & (trips - 1) == 0
         return trips >= _FIRST_FIT and is_power_of_two
+
+    def _trips_between_fits(self, trips: int) -> int:
+        """``refit``; in the sparse form doubled as long as that is at most a share of the log.
+
+        Each fit has everything computed anew, in time that grows with the log.
+        """
+        between = self.refit
+        if self.form == "sparse":
+            while 2 * between <= _FIT_SHARE * trips:
+                between *= 2
+        return between
 
     @one_blas_thread
     def fit(self) -> None:
