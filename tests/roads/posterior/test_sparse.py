@@ -261,7 +261,19 @@ def test_scales_are_fitted_to_the_same_covariances() -> None:
         np.testing.assert_array_equal(counted.sizes, exact.sizes)
 
 
-def test_variances_of_many_roads_state_their_error() -> None:
+def test_variances_of_many_roads_are_solved_for_where_that_is_quick() -> None:
+    dense, sparse = both(random_log(10, 60))
+    keys = np.concatenate([ROWS, ROWS])  # more than are always solved for
+    assert_same(dense, sparse, keys)
+    assert sparse.variance_error == 0.0
+    ratios = np.sqrt(sparse.variances() / dense.variances())
+    assert np.abs(ratios - 1.0).max() <= TOLERANCE
+
+
+def test_variances_of_many_roads_state_their_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("superarm.roads.posterior.sparse_engine._SOLVING_BUDGET", 0)
     dense, sparse = both(random_log(10, 60))
     keys = np.concatenate([ROWS, ROWS])  # more than are solved one by one
     with pytest.warns(PrecisionWarning, match="off by up to"):

@@ -14,7 +14,7 @@ A trip changes Q and b. x follows as if Q were its preconditioner M, and is solv
 or after a few trips: so trips that come one after another share solves. A joint draw about zero is
 x_0 − Q⁻¹ (Xᵀ R⁻¹ (X x_0 + e)), x_0 a draw of the prior and e one of the noise (Matheron's rule).
 
-Variances of a few arms take a solve each. Those of many are the diagonal of X M⁻¹ Xᵀ: selected inversion
+Variances of a few arms take a solve each, and so do those of many in a short log. Others are the diagonal of X M⁻¹ Xᵀ: selected inversion
 and the soft modes of M; a sample of them is solved, too, which measures their error.
 """
 
@@ -57,7 +57,9 @@ _LEAST_JUDGED = 1e-3  # tolerance below which trips are judged as they are forec
 _JUDGED_ERROR = 0.5
 _NEAR_DRAWS = 200  # from which covariances of many trips are estimated
 _MOST_STORED = 64  # solutions of a forecast
-_MOST_SOLVED = 256  # variances that are solved for one by one
+_MOST_SOLVED = 256  # variances that are always solved for one by one
+# Arms of the log and roads that many variances may read, each solve all of them: some ten seconds.
+_SOLVING_BUDGET = 250_000_000
 _SAMPLE = 32  # of more, those that are solved to measure the error of all
 
 
@@ -507,11 +509,12 @@ class SparseRoadEngine:
         driven = np.flatnonzero(is_driven)
         self.variance_error = 0.0
         if len(driven):
-            rng = np.random.default_rng(0)
-            chosen = rng.choice(driven, min(_SAMPLE, len(driven)), replace=False)
+            chosen = self._chosen_to_solve(driven)
             solved = self._solved_variances(arms, chosen)
             ratios = np.sqrt(variances[chosen] / solved)
             variances[chosen] = solved
+            if len(chosen) == len(driven):
+                return variances
             self.variance_error = float(np.abs(ratios - 1.0).max())
             if self.variance_error > self.tolerance:
                 warn(
@@ -521,6 +524,15 @@ class SparseRoadEngine:
                     PrecisionWarning,
                 )
         return variances
+
+    def _chosen_to_solve(self, driven: Ints) -> Ints:
+        """All of these arms where that is quick, otherwise a sample of them."""
+        arms_of_log = len(self.log.view().keys)
+        most = _SOLVING_BUDGET // (arms_of_log + self._roads)
+        if len(driven) <= most:
+            return driven
+        rng = np.random.default_rng(0)
+        return rng.choice(driven, min(_SAMPLE, len(driven)), replace=False)
 
     def _solved_variances(self, arms: ArmWeights, chosen: Ints) -> Floats:
         """The variances of some of the arms, a solve each."""
