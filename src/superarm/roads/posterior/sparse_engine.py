@@ -14,8 +14,9 @@ A trip changes Q and b. x follows as if Q were its preconditioner M, and is solv
 or after a few trips: so trips that come one after another share solves. A joint draw about zero is
 x_0 − Q⁻¹ (Xᵀ R⁻¹ (X x_0 + e)), x_0 a draw of the prior and e one of the noise (Matheron's rule).
 
-Variances of a few arms take a solve each, and so do those of many in a short log. Others are the diagonal of X M⁻¹ Xᵀ: selected inversion
-and the soft modes of M; a sample of them is solved, too, which measures their error.
+Variances of a few arms take a solve each, and so do those of many in a short log. Others are the
+diagonal of X M⁻¹ Xᵀ: selected inversion and the soft modes of M; a sample of them is solved, too, which
+measures their error.
 """
 
 from __future__ import annotations
