@@ -1,9 +1,9 @@
 """The contraction hierarchy finds what Dijkstra's algorithm finds, to rounding.
 
 A cost is a sum of at most 2k numbers, those of k edges and their turns, in any order: its relative error is
-at most 2k·2⁻⁵³. Comparisons of two such sums happen when arcs are left out and when a route is chosen, so that
-the cost of a route is within 8k·2⁻⁵³ of the least. No route here has more than 1,000 edges: 8·1000·2⁻⁵³ is
-below ``ROUNDING``.
+at most 2k·2⁻⁵³. Two such sums are compared when a route is chosen, so that the cost of a route is within
+4k·2⁻⁵³ of the least; and costs are added up in yet another order here. No route has more than 1,000 edges:
+8·1000·2⁻⁵³ is below ``ROUNDING``.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def test_closures_that_come_again_are_customised_and_change_nothing(
             assert cost_alike(fast, plain, starts, goals, closed)
         closure = fast._hierarchy._closure
         assert closure.routes > 3
-        assert closure.usable is not None
+        assert closure.metric is not None
 
 
 def test_arcs_are_the_entries_of_the_factors(graph: LineGraph) -> None:

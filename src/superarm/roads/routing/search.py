@@ -135,6 +135,7 @@ class Search:
         self._guided = False
         self._climbs = False  # whether the hierarchy is used
         self._hierarchy_is_due = True  # once there are many routes
+        self._other: Search | None = None  # from whose hierarchy this one is customised
 
     def prepare(self) -> None:
         """Compute the landmarks or the hierarchy now, so that no route has to wait for them."""
@@ -142,6 +143,23 @@ class Search:
         if not self._climbs and self._compiled is None:
             _ = self._marks
         self._guided = True
+
+    def prepare_like(self, other: Search) -> None:
+        """Prepare what another search has prepared: its landmarks, or its hierarchy.
+
+        Where few costs differ, its hierarchy is customised from the other one.
+
+        Args:
+            other: A search on the same roads.
+        """
+        if other._climbs:
+            self._other = other
+            self.prepare()
+            self._other = None
+        elif other._guided:
+            _ = self._marks if self._compiled is None else None
+            self._guided = True
+        self._routes = other._routes
 
     def cost(self, path: RoutePath) -> float:
         """The cost of a route.
@@ -415,7 +433,9 @@ class Search:
             return None
         from .hierarchy import HierarchySearch, hierarchy_of
 
-        return HierarchySearch(hierarchy_of(self._graph), self._weights, self._costs)
+        hierarchy = hierarchy_of(self._graph)
+        before = None if self._other is None else self._other._hierarchy.metric
+        return HierarchySearch(hierarchy, self._weights, self._costs, before)
 
     @cached_property
     def _compiled(self) -> Any:

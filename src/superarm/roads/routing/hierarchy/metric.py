@@ -1,4 +1,4 @@
-"""The costs of a hierarchy's arcs, and the arcs that searches need."""
+"""The costs of a hierarchy's arcs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from superarm.core import Floats
 from superarm.roads.routing.search import Numbers
 
-from ._compiled_customisation import customise, needed, shorten, turn_costs
+from ._compiled_customisation import customise, turn_costs
 from ._compiled_updates import recustomise
 from .topology import Hierarchy
 
@@ -87,46 +87,3 @@ def recustomised(hierarchy: Hierarchy, metric: Metric, weights: Floats) -> Metri
         np.concatenate([rising_tails, falling_tails]),
     )
     return changed
-
-
-class UsedArcs(NamedTuple):
-    """The arcs that searches use, in one direction."""
-
-    pointers: Numbers  # (n + 1,)
-    heads: Numbers
-    weights: Floats
-
-
-class Usable(NamedTuple):
-    """A metric, and the arcs that searches by it use."""
-
-    metric: Metric
-    up: UsedArcs
-    down: UsedArcs
-
-
-def all_arcs(hierarchy: Hierarchy, metric: Metric) -> Usable:
-    """All arcs.
-
-    Args:
-        hierarchy: The arcs.
-        metric: What they cost.
-    """
-    up = UsedArcs(*hierarchy.up, metric.up)
-    down = UsedArcs(*hierarchy.down, metric.down)
-    return Usable(metric, up, down)
-
-
-def needed_arcs(hierarchy: Hierarchy, metric: Metric) -> Usable:
-    """Without arcs for which there is a cheaper way over higher edges.
-
-    Args:
-        hierarchy: The arcs.
-        metric: What they cost.
-    """
-    least_up = metric.up.copy()
-    least_down = metric.down.copy()
-    shorten(*hierarchy.up, *hierarchy.down, least_up, least_down)
-    up = UsedArcs(*needed(*hierarchy.up, metric.up, least_up))
-    down = UsedArcs(*needed(*hierarchy.down, metric.down, least_down))
-    return Usable(metric, up, down)

@@ -19,8 +19,8 @@ from superarm.roads.routing.search import (
 from ._compiled_detours import detour
 from ._compiled_matrix import climb, join
 from ._compiled_queries import meet, unpack
-from .metric import Usable, UsedArcs, all_arcs, customised, needed_arcs, recustomised
-from .topology import Hierarchy
+from .metric import Metric, customised, recustomised
+from .topology import Hierarchy, Links
 
 # Routes around the same closures before these are customised, which takes as long as dozens of them.
 _RARE = 20
@@ -48,7 +48,7 @@ class _Closure(NamedTuple):
 
     closed: Bools  # (n,)
     routes: int
-    usable: Usable | None  # what ways cost without them, once it is customised
+    metric: Metric | None  # what ways cost without them, once it is customised
 
 
 class HierarchySearch:
@@ -58,14 +58,22 @@ class HierarchySearch:
         hierarchy: The arcs.
         weights: w, (c,).
         costs: c, (n,).
+        before: The costs of arcs by other weights, from which those of few changes follow faster.
     """
 
-    def __init__(self, hierarchy: Hierarchy, weights: Floats, costs: Floats) -> None:
+    def __init__(
+        self,
+        hierarchy: Hierarchy,
+        weights: Floats,
+        costs: Floats,
+        before: Metric | None = None,
+    ) -> None:
         self._hierarchy = hierarchy
         self._costs = costs
-        metric = customised(hierarchy, weights)
-        self._usable = needed_arcs(hierarchy, metric)
-        self._weights = metric.weights
+        if before is None:
+            self.metric = customised(hierarchy, weights)
+        else:
+            self.metric = recustomised(hierarchy, before, weights)
         self._closure: _Closure | None = None
         # Taken out while they are used, so that threads share none.
         self._workspaces: list[_Workspace] = []
@@ -81,28 +89,27 @@ class HierarchySearch:
             closed: Edges that are not used, (n,).
             limit: The largest cost.
         """
-        best = self._find(self._usable, starts, goals, limit)
+        best = self._find(self.metric, starts, goals, limit)
         if closed is None or best.path is None or not closed[best.path.edges].any():
             return best
-        usable = self._without(closed)
-        if usable is None:
+        metric = self._without(closed)
+        if metric is None:
             return self._find_around(closed, starts, goals, limit)
-        return self._find(usable, starts, goals, limit)
+        return self._find(metric, starts, goals, limit)
 
-    def _without(self, closed: Bools) -> Usable | None:
+    def _without(self, closed: Bools) -> Metric | None:
         """The costs without closed edges; ``None`` where these closures are too rare to customise."""
         closure = self._closure
         if closure is None or not np.array_equal(closure.closed, closed):
             closure = _Closure(closed.copy(), 0, None)
         routes = closure.routes + 1
-        usable = closure.usable
-        if usable is None and routes > _RARE:
+        metric = closure.metric
+        if metric is None and routes > _RARE:
             is_closed = closed[self._hierarchy.turn_ends]
-            weights = np.where(is_closed, np.inf, self._weights)
-            metric = recustomised(self._hierarchy, self._usable.metric, weights)
-            usable = all_arcs(self._hierarchy, metric)
-        self._closure = _Closure(closure.closed, routes, usable)
-        return usable
+            weights = np.where(is_closed, np.inf, self.metric.weights)
+            metric = recustomised(self._hierarchy, self.metric, weights)
+        self._closure = _Closure(closure.closed, routes, metric)
+        return metric
 
     def _find_around(
         self, closed: Bools, starts: Ends, goals: Ends, limit: float
@@ -113,13 +120,15 @@ class HierarchySearch:
         to_goal = self._entering(goals)
         cost, edges = detour(
             hierarchy.parents,
-            *self._usable.up,
-            *self._usable.down,
+            *hierarchy.up,
+            self.metric.up,
+            *hierarchy.down,
+            self.metric.down,
             hierarchy.rank,
             hierarchy.order,
             hierarchy.turn_pointers,
             hierarchy.turn_ends,
-            self._weights,
+            self.metric.weights,
             closed,
             from_start.ranks,
             from_start.costs,
@@ -132,7 +141,7 @@ class HierarchySearch:
         return BestPath(cost, self._path(edges, starts, goals, to_goal))
 
     def _find(
-        self, usable: Usable, starts: Ends, goals: Ends, limit: float
+        self, metric: Metric, starts: Ends, goals: Ends, limit: float
     ) -> BestPath:
         hierarchy = self._hierarchy
         from_start = self._leaving(starts)
@@ -140,8 +149,10 @@ class HierarchySearch:
         space = self._take_workspace()
         cost, top = meet(
             hierarchy.parents,
-            *usable.up,
-            *usable.down,
+            *hierarchy.up,
+            metric.up,
+            *hierarchy.down,
+            metric.down,
             from_start.ranks,
             from_start.costs,
             to_goal.ranks,
@@ -158,8 +169,8 @@ class HierarchySearch:
         ranks = unpack(
             *hierarchy.up,
             *hierarchy.down,
-            usable.metric.via_up,
-            usable.metric.via_down,
+            metric.via_up,
+            metric.via_down,
             space.before,
             space.behind,
             top,
@@ -194,7 +205,7 @@ class HierarchySearch:
             turns = hierarchy.turns_into(edge)
             not_driven = (1.0 - goals.shares[number]) * self._costs[edge]
             ranks.append(hierarchy.rank[hierarchy.first[turns]])
-            costs.append(self._weights[turns] - not_driven)
+            costs.append(self.metric.weights[turns] - not_driven)
             ends.append(np.full(len(turns), number))
         # By rounding, w − (1 − g)·c may fall below zero.
         all_costs = np.maximum(np.concatenate(costs), 0.0)
@@ -230,10 +241,11 @@ class HierarchySearch:
         reached_nodes = np.empty(n, dtype=np.int32)
         reached_costs = np.empty(n)
 
-        def climb_from(arcs: UsedArcs, seeds: _Seeds) -> int:
+        def climb_from(links: Links, costs: Floats, seeds: _Seeds) -> int:
             return climb(
                 hierarchy.parents,
-                *arcs,
+                *links,
+                costs,
                 seeds.ranks,
                 seeds.costs,
                 space.out,
@@ -243,7 +255,7 @@ class HierarchySearch:
 
         climbs = []
         for start in starts:
-            count = climb_from(self._usable.up, self._leaving(start))
+            count = climb_from(hierarchy.up, self.metric.up, self._leaving(start))
             climbs.append((reached_nodes[:count].copy(), reached_costs[:count].copy()))
         nodes = np.concatenate([climbed[0] for climbed in climbs])
         entry_costs = np.concatenate([climbed[1] for climbed in climbs])
@@ -257,7 +269,7 @@ class HierarchySearch:
         bucket_costs = entry_costs[by_node]
         costs = np.full((len(goals), len(starts)), np.inf)
         for goal, column in zip(goals, costs, strict=True):
-            count = climb_from(self._usable.down, self._entering(goal))
+            count = climb_from(hierarchy.down, self.metric.down, self._entering(goal))
             join(
                 place_of,
                 bucket_starts,

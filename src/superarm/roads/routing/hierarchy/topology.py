@@ -30,7 +30,7 @@ class Topology(NamedTuple):
     down_heads: Numbers  # where they come from, (d,)
 
 
-class _Links(NamedTuple):
+class Links(NamedTuple):
     """Arcs by their lower ends, their upper ends sorted."""
 
     pointers: Numbers  # (n + 1,)
@@ -64,12 +64,12 @@ def contract(graph: LineGraph) -> Topology:
     )
 
 
-def _links(lower: Ints, upper: Ints, n: int) -> _Links:
+def _links(lower: Ints, upper: Ints, n: int) -> Links:
     keys = np.unique(lower * n + upper)
     tails, heads = np.divmod(keys, n)
     counts = np.bincount(tails, minlength=n)
     pointers = np.concatenate([[0], np.cumsum(counts)])
-    return _Links(pointers.astype(np.int32), heads.astype(np.int32))
+    return Links(pointers.astype(np.int32), heads.astype(np.int32))
 
 
 _KIND = "hierarchy"  # of the arrays stored beside a network
@@ -161,8 +161,8 @@ class Hierarchy:
         n = len(graph)
         self.order = topology.order
         self.parents = topology.parents
-        self.up = _Links(topology.up_pointers, topology.up_heads)
-        self.down = _Links(topology.down_pointers, topology.down_heads)
+        self.up = Links(topology.up_pointers, topology.up_heads)
+        self.down = Links(topology.down_pointers, topology.down_heads)
         self.rank: Numbers = np.empty(n, dtype=np.int32)
         self.rank[self.order] = np.arange(n, dtype=np.int32)
         first, second = graph.turns.T
@@ -211,14 +211,14 @@ class Hierarchy:
         return _lower_arcs(self.down)
 
 
-def _turn_arcs(links: _Links, lower: Numbers, upper: Numbers) -> _TurnArcs:
+def _turn_arcs(links: Links, lower: Numbers, upper: Numbers) -> _TurnArcs:
     turns = np.flatnonzero(lower < upper).astype(np.int32)
     tails = lower[turns]
     arcs = arcs_between(*links, tails, upper[turns])
     return _TurnArcs(turns, arcs, tails)
 
 
-def _lower_arcs(links: _Links) -> _LowerArcs:
+def _lower_arcs(links: Links) -> _LowerArcs:
     n = len(links.pointers) - 1
     counts = np.bincount(links.heads, minlength=n)
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
