@@ -72,7 +72,7 @@ def find_roads(roads: RequestedRoads, learned: LearnedEnergies) -> LineGraph:
         roads: The roads that were asked for.
         learned: The energies.
     """
-    _refuse_vehicle_settings(roads.settings, learned)
+    refuse_vehicle_settings(roads.settings, learned)
     candidates: list[Uturns] = list(learned.uturns)
     if "uturns" in roads.settings:
         candidates = [roads.settings["uturns"]]
@@ -86,16 +86,37 @@ def find_roads(roads: RequestedRoads, learned: LearnedEnergies) -> LineGraph:
         if mismatch is None:
             return graph
         mismatches.append(mismatch)
-    raise StateError(
-        f"{learned.label} was learned on another road network ({mismatches[0]}). Pass the same network "
+    raise _other_roads(learned, mismatches[0])
+
+
+def require_same_roads(graph: LineGraph, learned: LearnedEnergies) -> None:
+    """Refuse energies that were learned on other roads.
+
+    Args:
+        graph: The roads.
+        learned: The energies.
+    """
+    mismatch = learned.mismatch(graph)
+    if mismatch is not None:
+        raise _other_roads(learned, mismatch)
+
+
+def _other_roads(learned: LearnedEnergies, mismatch: str) -> StateError:
+    return StateError(
+        f"{learned.label} was learned on another road network ({mismatch}). Pass the same network "
         "and elevation (--net, --elevation)"
     )
 
 
-def _refuse_vehicle_settings(
+def refuse_vehicle_settings(
     settings: Mapping[str, Any], learned: LearnedEnergies
 ) -> None:
-    """Refuse parameters of the vehicle, which a state fixes."""
+    """Refuse parameters of the vehicle, which a state fixes.
+
+    Args:
+        settings: Parameters of the roads and of the vehicle.
+        learned: The energies of the state.
+    """
     for key in settings:
         if key in _ROADS:
             continue

@@ -29,6 +29,7 @@ won back, is charged too, and the better of the two is taken: other routes may b
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ from superarm.core.caching import cached_property
 from superarm.core.compiling import Backend, is_compiled
 from superarm.core.errors import InfeasibleError, InputError, SpecError, StateError
 from superarm.core.inputs import require_choice
-from superarm.core.normal import rectified_mean
+from superarm.core.latest_task import LatestTask
 from superarm.oracles import Trip
 from superarm.roads.energy import Vehicle
 from superarm.roads.networks import RoadNetwork
@@ -51,10 +52,17 @@ from superarm.roads.posterior import TrackRecord
 from .answers import Leg, RouteAnswer, RoutedVehicle
 from .battery import VEHICLE, Battery
 from .closures import closed_by
+from .costs import Costs
 from .energy_beliefs import EnergySource, ModelEnergies, RouteParts, When
 from .learned_energies import FleetEnergies, read_learned
 from .prices import Plan, PricedRoute, describe_shortfall, shortfall
-from .requested_roads import RequestedRoads, check_settings, find_roads
+from .requested_roads import (
+    RequestedRoads,
+    check_settings,
+    find_roads,
+    refuse_vehicle_settings,
+    require_same_roads,
+)
 from .search import Ends, Form, RoutePath, Search, require_form
 from .trips import (
     Place,
@@ -69,7 +77,6 @@ NETWORKS = ("luxembourg", "monaco", "city")
 """Names that stand for a network; anything else is a path."""
 _HEIGHT = 2  # column of ``RoadNetwork.junctions``
 _NONE: Mapping[str, Any] = {}
-_MOST_PLANS = 32  # times of departure for which costs are cached
 
 
 class Router:
@@ -131,17 +138,57 @@ class Router:
             learned = read_learned(state, vehicle, vehicle_name, record)
             self.graph = find_roads(roads, learned)
             source = learned.on(self.graph)
-        self.source = source
         self.routing = routing
         self.battery = battery or Battery()
-        self._vehicle = RoutedVehicle(vehicle_name, source.vehicle, source.trips)
-        self._plans: dict[When | None, Plan] = {}
+        self._settings = settings
+        self._given_vehicle = vehicle
+        self._vehicle_name = vehicle_name
+        self._given_record = record
         self._backend: Backend = backend
         self._form: Form = search
         # Numba is imported when landmarks are computed, not for a single route.
         if backend != "auto":
             # Refuses a backend that is unknown or not installed.
             is_compiled(backend)
+        self._costs = self._costs_by(source)
+        self._refresh = LatestTask()
+
+    @property
+    def source(self) -> EnergySource:
+        """The energies by which routes are found now."""
+        return self._costs.source
+
+    def refresh(self, state: str | Path | State) -> Future[None]:
+        """Replace what the router has learned by another state, in the background.
+
+        Routes, matrices and their comparisons go on meanwhile, by the energies so far. Once those of the new
+        state and their landmarks or hierarchies are complete, all calls that begin after that use them. No
+        answer mixes the two. During the computation both are in memory.
+
+        Calls of ``refresh`` take effect in their order. One that has not begun when the next one arrives is
+        cancelled.
+
+        Args:
+            state: The state of a policy, or its file, on the same roads.
+
+        Returns:
+            A future, whose ``result()`` waits until the new energies are used. It raises an error if the
+            state does not fit; the router then keeps its energies.
+        """
+        return self._refresh.submit(lambda: self._use(state))
+
+    def _use(self, state: str | Path | State) -> None:
+        learned = read_learned(
+            state, self._given_vehicle, self._vehicle_name, self._given_record
+        )
+        refuse_vehicle_settings(self._settings, learned)
+        require_same_roads(self.graph, learned)
+        costs = self._costs_by(learned.on(self.graph))
+        costs.prepare_like(self._costs)
+        self._costs = costs
+
+    def _costs_by(self, source: EnergySource) -> Costs:
+        return Costs(self.graph, source, self.routing, self._make_search)
 
     def prepare(self, *, compared: bool = True) -> None:
         """Compute the landmarks or hierarchies of all searches now.
@@ -153,7 +200,7 @@ class Router:
             compared: Whether to compute those of the fastest and the shortest route, too, which
                 ``as_json`` needs.
         """
-        self._plan(None).search.prepare()
+        self._costs.plan(None).search.prepare()
         if compared:
             for search in self._comparisons.values():
                 search.prepare()
@@ -198,20 +245,21 @@ class Router:
         trip = RequestedTrip(
             start_end, goal_end, self._closed(closed), as_departure(depart)
         )
-        plan = self._plan(trip.when)
+        costs = self._costs  # of the whole answer: a refresh may replace them
+        plan = costs.plan(trip.when)
         try:
             initial_charge = self.battery.charge(charge)
         except ValueError as error:
             raise SpecError(str(error)) from error
         path = self._search(plan.search, trip)
-        priced = self._price(plan, trip, path, initial_charge)
+        priced = self._price(costs.source, plan, trip, path, initial_charge)
         if priced.needs_alternative:
             path = self._search(plan.uncredited, trip, path)
-            alternative = self._price(plan, trip, path, initial_charge)
+            alternative = self._price(costs.source, plan, trip, path, initial_charge)
             priced = min(priced, alternative, key=shortfall)
         if priced.missing > 0.0 and not anyway:
             raise InfeasibleError(describe_shortfall(priced, self.graph, self.battery))
-        return self._answer(plan, trip, priced)
+        return self._answer(costs.source, plan, trip, priced)
 
     def matrix(
         self,
@@ -239,7 +287,7 @@ class Router:
         """
         start_ends = [self._end(place, share_of_edges=0.0) for place in starts]
         goal_ends = [self._end(place, share_of_edges=1.0) for place in goals]
-        plan = self._plan(as_departure(depart))
+        plan = self._costs.plan(as_departure(depart))
         costs = plan.search.least_costs(
             [end.ends for end in start_ends], [end.ends for end in goal_ends]
         )
@@ -257,7 +305,11 @@ class Router:
         return float(height + end.ends.shares[0] * graph.rise[edge])
 
     def _answer(
-        self, plan: Plan, trip: RequestedTrip, priced: PricedRoute
+        self,
+        source: EnergySource,
+        plan: Plan,
+        trip: RequestedTrip,
+        priced: PricedRoute,
     ) -> RouteAnswer:
         graph = self.graph
         best = priced.leg
@@ -273,56 +325,23 @@ class Router:
         return RouteAnswer(
             graph=graph,
             trip=Trip(start=first_edge, goal=last_edge),
-            vehicle=self._vehicle,
+            vehicle=RoutedVehicle(self._vehicle_name, source.vehicle, source.trips),
             places=(start_place, goal_place),
             positions=(start_metres, goal_metres),
             routing=self.routing,
             means=priced.means,
             best=best,
-            compare=lambda: self._compare(plan, trip, best.way),
+            compare=lambda: self._compare(source, plan, trip, best.way),
             observations=plan.energies.observations,
             cut_edges=plan.cut_edges,
-            record=self.source.record,
+            record=source.record,
             closed=trip.closed_count,
             depart=depart,
-            timed=trip.when is not None and self.source.timed,
+            timed=trip.when is not None and source.timed,
             charge=priced.charge,
         )
 
-    # --- costs -----------------------------------------------------------------------------
-
-    def _plan(self, when: When | None) -> Plan:
-        """The energies at this time, and their searches; cached."""
-        key = when if self.source.timed else None
-        if key not in self._plans:
-            if len(self._plans) >= _MOST_PLANS:
-                self._plans.clear()
-            self._plans[key] = self._make_plan(key)
-        return self._plans[key]
-
-    def _make_plan(self, when: When | None) -> Plan:
-        graph = self.graph
-        energies = self.source.energies(when)
-        per_metre = 0.0
-        noise_std = energies.noise_std
-        if self.routing == "potential":
-            per_metre = float(self.source.vehicle.potential(1.0))
-            # What the noise adds (E[max(0, X)] rather than the mean) would only make routes of few long
-            # edges look good: potential routing does without.
-            noise_std = 0.0
-        mean = energies.mean  # m, (n,)
-        turn_costs = energies.turn_costs  # t, (c,)
-        potentials = per_metre * graph.rise  # Δh, (n,)
-        costs = rectified_mean(mean - potentials, noise_std)  # c, (n,)
-        uncredited = np.maximum(mean, 0.0)
-        is_cut = mean < potentials
-        return Plan(
-            energies=energies,
-            search=self._make_search(costs, turn_costs),
-            uncredited=self._make_search(uncredited, turn_costs),
-            cut_edges=int(np.count_nonzero(is_cut)),
-            per_metre=per_metre,
-        )
+    # --- what is searched ------------------------------------------------------------------
 
     def _make_search(self, costs: Floats, turn_costs: Floats) -> Search:
         return Search(
@@ -371,13 +390,14 @@ class Router:
 
     def _price(
         self,
+        source: EnergySource,
         plan: Plan,
         trip: RequestedTrip,
         path: RoutePath,
         initial_charge: float | None,
     ) -> PricedRoute:
         """A route's sums, and the battery along it where its charge is known."""
-        leg, means = self._leg(plan, trip, path)
+        leg, means = self._leg(source, plan, trip, path)
         if initial_charge is None:
             return PricedRoute(leg, means, None)
         parts = RouteParts.of(path)
@@ -389,7 +409,7 @@ class Router:
         return PricedRoute(leg, means, charge)
 
     def _leg(
-        self, plan: Plan, trip: RequestedTrip, path: RoutePath
+        self, source: EnergySource, plan: Plan, trip: RequestedTrip, path: RoutePath
     ) -> tuple[Leg, Floats]:
         """A route's sums, and the expected energy of each of its edges, Wh, (k,)."""
         energies = plan.energies
@@ -406,7 +426,7 @@ class Router:
         spread = energies.spread(RouteParts.of(path))
         rise_of_edges = float(path.shares @ self.graph.rise[edges])
         rise = rise_of_edges + before - after
-        learned_log = isinstance(self.source, FleetEnergies)
+        learned_log = isinstance(source, FleetEnergies)
         if learned_log and energy < 0.0 <= rise:
             raise StateError(
                 f"the state forecasts {energy:.1f} Wh for a route that does not descend, which is "
@@ -416,13 +436,13 @@ class Router:
         return leg, means
 
     def _compare(
-        self, plan: Plan, trip: RequestedTrip, best: RoutePath
+        self, source: EnergySource, plan: Plan, trip: RequestedTrip, best: RoutePath
     ) -> dict[str, Leg]:
         """The routes to compare the best one with."""
         legs = {}
         for name, search in self._comparisons.items():
             path = self._search(search, trip, known=best)
-            leg, _ = self._leg(plan, trip, path)
+            leg, _ = self._leg(source, plan, trip, path)
             legs[name] = leg
         return legs
 
