@@ -37,6 +37,7 @@ _LEAST_SHARE = 0.25  # of a cell's junctions on either side of a cut
 _LEAST_FLOW = (
     64  # junctions of a cell from which a minimal cut is sought: below, it gains little
 )
+_BATCH = 4096  # junctions of cells whose minimal cuts are sought together
 
 
 class Separators(NamedTuple):
@@ -231,6 +232,33 @@ def _divide(streets: _Streets, junctions: int) -> _Cells:
         offsets = np.stack([offsets, offsets + left], axis=1).ravel()
 
 
+def _source_side(links: Ints, roads: Ints, count: int) -> Ints:
+    """The nodes on the source's side of a minimal cut between node 0, the source, and node 1.
+
+    Of all minimal cuts, it is the one with the fewest nodes, whichever maximum flow is found.
+
+    Args:
+        links: Pairs of nodes, (k, 2).
+        roads: How many roads join each pair, (k,).
+        count: How many nodes there are.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+    one, other = links.T
+    rows = np.concatenate([one, other])
+    columns = np.concatenate([other, one])
+    entries = (np.concatenate([roads, roads]), (rows, columns))
+    capacity = coo_array(entries, shape=(count, count)).tocsr()
+    capacity.sum_duplicates()
+    flow = maximum_flow(capacity, 0, 1, method="dinic").flow
+    residual = capacity - flow
+    residual.data[residual.data < 0] = 0
+    residual.eliminate_zeros()
+    reached = breadth_first_order(residual, 0, return_predecessors=False)
+    return reached.astype(np.intp)
+
+
 def _parts(streets: _Streets, junctions: int) -> Ints:
     """The connected part of each junction, (j,)."""
     from scipy.sparse import coo_array
@@ -311,9 +339,6 @@ class _Level:
 
     def _refined(self, along: Ints, is_right: Bools) -> Bools:
         """The sides of minimal cuts between the first and the last junctions of each cell."""
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import breadth_first_order, maximum_flow
-
         size = self._sizes[self._cell]
         is_large = size >= _LEAST_FLOW
         if not is_large.any():
@@ -333,21 +358,24 @@ class _Level:
         one = node[self._lower]
         other = node[self._upper]
         used = (one != other) & (one >= 0) & (other >= 0)
-        one = one[used]
-        other = other[used]
-        roads = self.streets.roads[used].astype(np.int32)
-        rows = np.concatenate([one, other])
-        columns = np.concatenate([other, one])
-        entries = (np.concatenate([roads, roads]), (rows, columns))
-        capacity = coo_array(entries, shape=(count, count)).tocsr()
-        capacity.sum_duplicates()
-        flow = maximum_flow(capacity, source, sink, method="dinic").flow
-        residual = capacity - flow
-        residual.data[residual.data < 0] = 0
-        residual.eliminate_zeros()
-        reached = breadth_first_order(residual, source, return_predecessors=False)
+        batch_of = self._batches()
+        batch = batch_of[self.cell_of[self._lower[used]]]
+        by_batch = np.argsort(batch, kind="stable")
+        links = np.stack([one[used], other[used]], axis=1)[by_batch]
+        roads = self.streets.roads[used].astype(np.int32)[by_batch]
+        batches = np.arange(batch_of[-1] + 2)
+        bounds = np.searchsorted(batch[by_batch], batches)
+        # Nodes are numbered by cell, so those of a batch are next to each other.
+        firsts = 2 + np.searchsorted(batch_of[self._cell[between]], batches)
         is_reached = np.zeros(count, dtype=np.bool_)
-        is_reached[reached] = True
+        is_reached[source] = True
+        for number in batches[:-1]:
+            here = slice(bounds[number], bounds[number + 1])
+            first, behind = firsts[number : number + 2]
+            inner = links[here] - (first - 2)
+            local = np.where(links[here] < 2, links[here], inner)
+            reached = _source_side(local, roads[here], behind - first + 2)
+            is_reached[reached[reached >= 2] + (first - 2)] = True
         flowing = is_right.copy()
         flowing[along[is_large]] = ~is_reached[node[along[is_large]]]
         # Cell by cell, the smaller cut.
@@ -357,6 +385,16 @@ class _Level:
         junctions = along[is_better[self._cell]]
         is_right[junctions] = flowing[junctions]
         return is_right
+
+    def _batches(self) -> Ints:
+        """The batch of each cell, (cells,): those that begin within the same ``_BATCH`` junctions.
+
+        The flows of a batch are sought together. A search for one takes as many passes over the batch as
+        the hardest of its cells needs, so that batches are small, and large cells by themselves.
+        """
+        window = self._starts // _BATCH
+        is_new = np.diff(window, prepend=window[0]) > 0
+        return np.cumsum(is_new)
 
     def _cut_roads(self, is_right: Bools) -> Ints:
         """How many roads cross the cut of each cell, (cells,)."""
