@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from superarm.core.registry import spec_of
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, BanditSpec, Storage, create_bandit, load_bandit
+from superarm.live.ages import AgeLimit
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import StreamingGP
@@ -59,6 +61,28 @@ def bandit(clocks: Clocks, tmp_path: Path) -> Iterator[Bandit]:
 
 def times(bandit: Bandit) -> list[float]:
     return [event.time for event in bandit.events()]
+
+
+@pytest.mark.parametrize(
+    ("max_age", "seconds", "is_jump"),
+    [
+        (HOUR, 59.0, False),
+        (HOUR, 61.0, True),
+        (10.0, 4.9, False),  # half of the age
+        (10.0, 5.1, True),
+        (0.5, 0.9, False),  # how clocks are kept in time
+        (0.5, 1.1, True),
+    ],
+)
+def test_what_a_jump_is(
+    max_age: float, seconds: float, is_jump: bool, clocks: Clocks
+) -> None:
+    ages = AgeLimit()
+    clocks.wall += seconds
+    oldest = ages.oldest(max_age)
+    assert oldest == (-math.inf if is_jump else clocks.wall - max_age)
+    clocks.wait(max_age)
+    assert ages.oldest(max_age) == clocks.wall - max_age
 
 
 def test_the_time_of_an_event_never_goes_back(bandit: Bandit, clocks: Clocks) -> None:

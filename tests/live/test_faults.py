@@ -158,6 +158,44 @@ def test_an_interrupted_request_leaves_no_gap(
     assert bandit.verify().same
 
 
+def test_a_request_that_cannot_be_queued_leaves_no_trace(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was learned in memory, and then the queue refused it."""
+    answer = bandit.ask(MENU)
+    before = bandit.predict(MENU)
+
+    def refuse(append: Append) -> None:
+        raise StorageError("the storage is closed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bandit.storage.commits, "submit", refuse)
+        with pytest.raises(StorageError, match="closed"):
+            bandit.tell(answer, {answer.arms[0]: 1.0})
+    np.testing.assert_array_equal(bandit.predict(MENU).mean, before.mean)
+    assert bandit.pending == [answer.id]
+    assert bandit.tell(answer, {answer.arms[0]: 1.0})
+    assert bandit.verify().same
+
+
+def test_reading_the_journal_waits_for_what_is_queued(bandit: Bandit) -> None:
+    answer = bandit.ask(MENU)
+    held = HeldJournal(bandit)
+    with ThreadPoolExecutor(2) as threads:
+        telling = threads.submit(bandit.tell, answer, {answer.arms[0]: 1.0})
+        while bandit.storage.commits.waiting() or bandit._current.read().seq < 3:
+            pass
+        bandit.forget()  # memory holds the reward, the journal does not yet
+        reading = threads.submit(bandit.predict, MENU)
+        finished, _ = wait([reading], timeout=0.3)
+        assert not finished
+        held.release.set()
+        assert telling.result(30)
+        mean = reading.result(30).mean
+    np.testing.assert_array_equal(mean, bandit.predict(MENU).mean)
+    assert bandit.verify().same
+
+
 def test_explanations_do_not_displace_the_arms_of_an_ask(bandit: Bandit) -> None:
     """Each decision has arms of its own, more than are cached."""
     for number in range(20):
@@ -178,6 +216,25 @@ def test_explanations_do_not_displace_the_arms_of_an_ask(bandit: Bandit) -> None
         for one in explaining:
             one.result(60)
     assert len(bandit.pending) == 40
+
+
+def test_a_snapshot_that_is_not_stored_fails_nothing_else(
+    bandit: Bandit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory is not ahead of the journal, so later events need not wait for it to be read."""
+
+    def fail(appends: Sequence[Append]) -> None:
+        raise StorageError("the disk is full")
+
+    bandit.ask(MENU, decision_id="x")
+    with monkeypatch.context() as patch:
+        patch.setattr(bandit.storage.journal, "append", fail)
+        with pytest.raises(StorageError, match="disk is full"):
+            bandit.save_snapshot()
+    assert bandit.ask(MENU, decision_id="y").id == "y"
+    assert bandit.needs_snapshot()
+    bandit.save_snapshot()
+    assert not bandit.needs_snapshot()
 
 
 def test_a_repetition_fails_if_the_first_is_not_stored(bandit: Bandit) -> None:

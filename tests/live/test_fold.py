@@ -136,6 +136,47 @@ def test_the_previous_action_is_part_of_the_next_offer(
 # --- pending decisions ---------------------------------------------------------------------
 
 
+def test_rewards_that_wait_are_learned_once_by_a_new_policy(storage: Storage) -> None:
+    """A new policy learns all rewards so far: those that wait for earlier ones wait again."""
+    bandit = create_bandit("menu", spec=ordered_policy(), storage=storage)
+    first = bandit.ask(MENU)
+    second = bandit.ask(MENU)
+    bandit.tell(second, {second.arms[0]: 3.0})
+    bandit.respecify(ordered_policy())
+    bandit.tell(first, {first.arms[0]: 1.0})
+    expected = bandit.predict(MENU).mean
+    bandit.forget()
+    np.testing.assert_array_equal(bandit.predict(MENU).mean, expected)
+    assert bandit.verify().same
+    bandit.storage.close()
+
+
+def test_a_reward_of_one_arm_activates_a_deferred_decision(storage: Storage) -> None:
+    bandit = create_bandit("menu", spec=policy(oracle=TopK(k=2)), storage=storage)
+    answer = bandit.ask(MENU, deferred=True)
+    assert bandit.pending == []
+    bandit.tell(answer, {answer.arms[0]: 1.0})
+    assert bandit.pending == [answer.id]
+    bandit.storage.close()
+
+
+def test_decisions_record_what_was_pending(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bandit = create_bandit("menu", spec=policy(), storage=storage)
+    for name in "abc":
+        bandit.ask(MENU, decision_id=name)
+    digests = [item.body.get("pending") for item in bandit.events(after=1)]
+    assert len(set(digests)) == 3
+    assert bandit.verify().same
+    monkeypatch.setattr(Fold, "pending_digest", lambda fold: digests[0])
+    assert bandit.verify().differences == [
+        "event 3, decision 'b': different decisions were pending",
+        "event 4, decision 'c': different decisions were pending",
+    ]
+    bandit.storage.close()
+
+
 def test_an_abandoned_decision_no_longer_spreads_later_asks(storage: Storage) -> None:
     bandit = create_bandit("menu", spec=policy(), storage=storage)
     first = bandit.ask(MENU)

@@ -172,6 +172,22 @@ def test_a_stale_bandit_does_not_fail_the_others(journal: SQLiteJournal) -> None
     assert [item.seq for item in journal.events(stale)] == [1, 2]
 
 
+def test_closing_stores_what_is_queued(journal: SQLiteJournal) -> None:
+    bandit = bandit_of(journal)
+    gate: Any = Gate(journal)
+    commits = GroupCommit(gate)
+    first = commits.submit(Append(bandit, [event(2)]))
+    assert gate.entered.wait(60.0)
+    queued = commits.submit(Append(bandit, [event(3)]))
+    closing = threading.Thread(target=commits.close)
+    closing.start()
+    gate.go_on.set()
+    closing.join(60.0)
+    assert first.result(60.0) is None
+    assert queued.result(60.0) is None
+    assert [item.seq for item in journal.events(bandit)] == [1, 2, 3]
+
+
 def test_whatever_a_driver_raises_reaches_those_who_wait(
     journal: SQLiteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -493,6 +494,33 @@ def test_a_backup_of_sqlite_is_a_journal(tmp_path: Path) -> None:
     assert copy.snapshot(bandit) == Snapshot(4, b"four")
     assert copy.blob(digest(ARMS)) == ARMS
     copy.close()
+    journal.close()
+
+
+def test_a_backup_waits_for_a_transaction(tmp_path: Path) -> None:
+    journal = SQLiteJournal(tmp_path / "bandits.db")
+    fill(journal)
+    with ThreadPoolExecutor(1) as threads:
+        with journal._transaction():
+            copying = threads.submit(journal.backup, tmp_path / "copy.db")
+            with pytest.raises(TimeoutError):
+                copying.result(0.2)
+        copying.result(60)
+    journal.close()
+
+
+def test_commits_wait_for_the_disk_and_readers_never_write(tmp_path: Path) -> None:
+    """No test can cut the power: so the settings on which durability rests are compared."""
+    journal = SQLiteJournal(tmp_path / "bandits.db")
+
+    def setting(connection: sqlite3.Connection, name: str) -> object:
+        return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+    full = 2
+    assert setting(journal._writer, "synchronous") == full
+    assert setting(journal._writer, "journal_mode") == "wal"
+    assert setting(journal._reader, "query_only") == 1
+    assert setting(journal._reader, "wal_autocheckpoint") == 0
     journal.close()
 
 

@@ -201,11 +201,14 @@ def test_centres_depend_only_on_earlier_terms() -> None:
 
 
 def test_the_robust_bound_is_the_best_of_all_cuts() -> None:
-    """By hand for K = 0, 1, 2, 4: weights of at most 6 and predictions of at most 0.7."""
+    """By hand for K = 0, 1, 2, 4: weights of at most 6 and predictions of at most 0.7.
+
+    Predictions are good, so that one with a cut that matters is best: K = 2.
+    """
     rng = np.random.default_rng(7)
-    n = 300
-    y = rng.random(n)
+    n = 1000
     u = rng.uniform(0.3, 0.7, size=n)
+    y = np.clip(u + 0.1 * rng.standard_normal(n), 0.0, 1.0)
     largest = np.full(n, 6.0)
     weights = np.where(rng.random(n) < 1 / 6, 6.0, 0.0)
     alpha = 0.025
@@ -218,6 +221,30 @@ def test_the_robust_bound_is_the_best_of_all_cuts() -> None:
         bounds.append(_lower_mean(x, 1.0 + K, alpha / ((j + 1) * (j + 2))))
     best = _lower_robust_mean(y, weights, u, largest, alpha)
     assert best == max(bounds)
+    assert bounds.index(best) == 2
+
+
+def test_doubly_robust_bounds_share_what_may_fail() -> None:
+    """Each end may fail with half of 1 − level, and K = 0 has half of that.
+
+    Predictions at the low end of the range have nothing to cut: what remains is inverse propensity.
+    """
+    log = simulate(2000, seed=1)
+    low = np.full(2000, RANGE.low)
+    robust = doubly_robust(
+        log.rewards,
+        log.weights,
+        expected=low,
+        expected_of_chosen=low,
+        largest_weights=log.largest_weights,
+        level=0.9,
+        reward_range=RANGE,
+    )
+    inverse = inverse_propensity(
+        log.rewards, log.weights, level=0.95, reward_range=RANGE
+    )
+    assert robust.lower == pytest.approx(inverse.lower, rel=1e-12)
+    assert robust.lower > RANGE.low
 
 
 def test_the_robust_bound_gains_from_good_predictions() -> None:

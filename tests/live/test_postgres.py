@@ -22,6 +22,7 @@ from superarm.core.errors import InputError, MissingExtraError, StateError
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, Storage, create_bandit, load_bandit
 from superarm.live.codec import digest
+from superarm.live.current_fold import CurrentFold
 from superarm.live.events import Event, Kind
 from superarm.live.journal import (
     SCHEMA,
@@ -495,8 +496,22 @@ def test_two_owners_are_fenced(postgres_url: str) -> None:
         assert not second.tell("b", {answer.arms[0]: 0.5})
         second.abandon("a")
         assert second.pending == ["c"]
+        assert first.pending == ["c"]  # who only reads, reads the other's events, too
         assert len(list(one.journal.events(1))) == 6
         assert first.verify().same
+
+
+def test_a_request_that_another_process_recorded_is_read_before_it_is_answered(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other process stored it just after this one had seen that it was up to date."""
+    monkeypatch.setattr(CurrentFold, "_is_behind", lambda *_: False)
+    with Storage(postgres_url) as one, Storage(postgres_url) as two:
+        first = create_bandit("menu", spec=SPEC, storage=one)
+        assert first.pending == []
+        answer = load_bandit("menu", storage=two).ask(MENU, decision_id="x")
+        assert first.ask(MENU, decision_id="x") == answer
+        assert first.pending == ["x"]
 
 
 def test_many_threads_of_two_owners_lose_nothing(postgres_url: str) -> None:

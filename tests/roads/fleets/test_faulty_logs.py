@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,13 @@ from bench import wronglogs as wrong
 
 from superarm.core.errors import InputError, StateError
 from superarm.roads.energy import Vehicle
-from superarm.roads.fleets import LoggedTrip, TripSection, learn_trips
+from superarm.roads.fleets import (
+    LoggedTrip,
+    TripSection,
+    checks,
+    learn_trips,
+    learning,
+)
 from superarm.roads.fleets.checks import check_log
 from superarm.roads.fleets.metering import gaps_between
 from superarm.roads.fleets.shifts import Evidence, evidence
@@ -195,6 +202,25 @@ def test_t_is_standard_normal_where_neither_explains_energies_better() -> None:
     assert beyond <= 40
 
 
+@pytest.mark.parametrize(
+    ("found", "refused"),
+    [
+        (Evidence(t=3.5, better=0.15), True),
+        (Evidence(t=3.49, better=0.15), False),
+        (Evidence(t=2.5, better=0.15), False),
+        (Evidence(t=2.49, better=0.15), None),
+        (Evidence(t=9.0, better=0.149), None),
+    ],
+)
+def test_limits_of_evidence(
+    found: Evidence, refused: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond 3.5 standard errors it is refused, beyond 2.5 it warns, if it explains 15 % better."""
+    monkeypatch.setattr(checks, "evidence", lambda *_: found)
+    finding = checks._check_shifts([], [])
+    assert (None if finding is None else finding.refused) == refused
+
+
 def test_ratio_is_robust_to_a_single_error() -> None:
     model = np.full(10, 20.0)
     slip = model.copy()
@@ -211,6 +237,60 @@ def test_ratio_is_robust_to_a_single_error() -> None:
     learned = energies([20.0, 20.0], [10.0, 10.0], forecast=40.0)
     assert learned.ratio == Ratio(1.0, full_trip=True)
     assert check_log([]).everywhere is None
+
+
+@pytest.mark.parametrize(
+    ("known", "full_trip", "accepted", "refused"),
+    [
+        (True, True, (0.66, 1.59), (0.49, 2.01)),
+        (False, True, (0.61, 2.99), (0.39, 4.01)),
+        (True, False, (0.41, 2.99), (0.24, 4.01)),
+    ],
+)
+def test_limits_of_ratios(
+    known: bool,
+    full_trip: bool,
+    accepted: tuple[float, float],
+    refused: tuple[float, float],
+) -> None:
+    """Of vehicles that are described, of any others, and of climbs alone."""
+    trips = [energies([10.0], [10.0])._replace(known_vehicle=known)]
+    for value in accepted:
+        assert checks._check_ratio(Ratio(value, full_trip), trips) is None
+    for value in refused:
+        finding = checks._check_ratio(Ratio(value, full_trip), trips)
+        assert finding is not None
+        assert finding.refused
+
+
+def test_a_vehicle_without_a_ratio_does_not_vouch_for_a_log() -> None:
+    """All others are refused, so the log is: of a trip that only descends nothing can be said."""
+    model = np.linspace(10.0, 40.0, 12)
+    descending = energies([-400.0], [-20.0])
+    assert descending.ratio is None
+    verdict = check_log([("b", energies(model / 1e3, model)), ("c", descending)])
+    assert verdict.everywhere is not None
+
+
+@pytest.mark.parametrize(("ratio", "is_kept"), [(1.0, False), (3.0, True)])
+def test_motion_does_not_excuse_a_wrong_unit(
+    ratio: float, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What looks wrong only with motion is right, unless whole trips are off, in which it adds up to little."""
+    finding = checks.Finding("looks wrong", refused=True)
+    verdicts = iter([checks.LogFindings(vehicles={"a": finding}), checks.LogFindings()])
+    monkeypatch.setattr(learning, "check_log", lambda _: next(verdicts))
+    model = np.array([20.0, 30.0])
+    examined: Any = SimpleNamespace(
+        trip=SimpleNamespace(vehicle="a"),
+        energies=energies(ratio * model, model),
+        known=np.zeros(2),
+    )
+    reading: Any = SimpleNamespace(
+        raw=True, by_edge=SimpleNamespace(rewards=ratio * model)
+    )
+    findings = learning._check({1: examined}, {1: reading})
+    assert findings.vehicles == ({"a": finding} if is_kept else {})
 
 
 def test_two_trips_are_enough_and_each_vehicle_is_its_own() -> None:

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core.errors import FileError, StateError
+from superarm.core.errors import FileError, InputError, StateError
 from superarm.roads.energy import Vehicle
 from superarm.roads.fleets import (
     LoggedTrip,
     TripSection,
     fleet_policy,
     learn_trips,
+    learning,
+    metering,
     read_trips,
     vehicle_number,
 )
@@ -154,6 +156,8 @@ def test_a_trip_is_learned_once_by_name_and_vehicle(graph: LineGraph) -> None:
     )
     first = learn_trips(graph, [one, one, twin])
     assert (first.trips, first.known) == (2, 1)
+    alike = [replace(one, vehicle="van", name="11"), replace(one, vehicle="van1")]
+    assert learn_trips(graph, alike).trips == 2  # "van" + "11" is not "van1" + "1"
     second = learn_trips(graph, [one, other, twin], policy=first.policy)
     assert (second.trips, second.known) == (1, 2)
     summary = second.as_json(graph)
@@ -164,6 +168,56 @@ def test_a_trip_is_learned_once_by_name_and_vehicle(graph: LineGraph) -> None:
     ) == (1, 2, 3)
     assert summary["edges_visited"] == 3
     assert summary["trips_judged"] == 3
+
+
+@pytest.mark.parametrize(("learned", "is_own"), [(2, False), (3, True)])
+def test_forecasts_are_a_vehicles_own_after_three_trips(
+    graph: LineGraph, learned: int, is_own: bool
+) -> None:
+    trips = [
+        logged(graph, route(graph, 3, 3), [3], name=str(number), vehicle="a")
+        for number in range(4)
+    ]
+    policy = learn_trips(graph, trips[:learned]).policy
+    posterior = policy.posterior
+    assert isinstance(posterior, RoadGP)
+    log = learning._examine_log(graph, policy, posterior, trips[3:], {})
+    assert log.vehicles == {"a": is_own}
+
+
+def test_edges_of_another_direction_are_refused_from_two_on(graph: LineGraph) -> None:
+    """One edge that ends where the one before it begins may be an edge that is missing."""
+    backwards = route(graph, 3, 3)[::-1]
+    metering._check_direction(graph, np.array(backwards[:2]))
+    with pytest.raises(InputError, match="run backwards"):
+        metering._check_direction(graph, np.array(backwards))
+
+
+def test_the_other_direction_has_the_same_turns(graph: LineGraph) -> None:
+    """It is compared with the metered energies, which contain those of the turns."""
+    edges = route(graph, 3, 6)
+    posterior = fleet_policy(graph, refit=0).posterior
+    assert isinstance(posterior, RoadGP)
+    trip = logged(graph, edges, [1] * 6)
+    examined = metering.examine_trip(graph, posterior, trip, VAN, 0, True)
+    reverse = VAN.energy(graph.length[edges], graph.speed[edges], -graph.rise[edges])
+    reverse[:-1] += VAN.turn_energy(graph)[graph.turn_numbers(edges)]
+    np.testing.assert_allclose(examined.energies.reverse, reverse)
+
+
+@pytest.mark.parametrize(("gap", "is_refused"), [(49.0, False), (51.0, True)])
+def test_one_energy_may_leave_out_fifty_metres(
+    graph: LineGraph, gap: float, is_refused: bool
+) -> None:
+    """Also of a short section, of which five per cent are less."""
+    edges = np.array(route(graph, 3, 2))
+    assert 0.05 * graph.length[edges].sum() < 49.0
+    section = metering._Route(edges, np.zeros(2, dtype=np.intp), 1)
+    if is_refused:
+        with pytest.raises(InputError, match="gap of 51 m"):
+            metering._check_gaps(graph, section, np.array([gap]))
+    else:
+        metering._check_gaps(graph, section, np.array([gap]))
 
 
 def test_unlearnable_trips_are_reported(graph: LineGraph) -> None:

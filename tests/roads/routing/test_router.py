@@ -505,6 +505,16 @@ def test_the_class_of_a_vehicle(city: RoadNetwork) -> None:
 # --- batteries -----------------------------------------------------------------------------
 
 
+def test_a_battery_is_lowest_where_it_is_least_certain() -> None:
+    """Behind the place of least charge: before it is computed, its spread is taken for the one at arrival."""
+    spreads = {1: 1.0, 2: 30.0, 3: 31.0}
+    energies = np.array([50.0, -2.0, -28.0])
+    course = Battery().follow(100.0, energies, spreads.__getitem__)
+    assert course.level.tolist() == [100.0, 50.0, 52.0, 80.0]
+    assert course.worst == 2
+    assert course.lowest == 52.0 - 30.0
+
+
 def test_a_battery_is_followed_edge_by_edge() -> None:
     """Against the recursion b ← min(C, b − e), with what did not fit added up."""
     rng = np.random.default_rng(0)
