@@ -69,6 +69,8 @@ def test_stars_are_not_part_of_a_name() -> None:
 def test_every_parameter_of_a_part_is_described(family: str) -> None:
     for name in names(family):
         part = find(family, name)
+        if not part.__module__.startswith("superarm."):
+            continue  # another test in this process registered it
         described = parameter_descriptions(part)
         missing = [
             parameter
