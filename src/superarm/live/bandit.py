@@ -55,7 +55,7 @@ from .storage import Storage
 from .tables import FORMATS, Export, Format
 from .verbs import BanditVerbs
 
-_MOST_EVENTS = 2**53
+_MOST_EVENTS = 2**63 - 1  # a column holds no larger number
 _NO_CHALLENGER = "there is no challenger; start one with shadow(policy), or over HTTP with PUT …/challenger"
 
 
