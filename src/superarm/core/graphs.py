@@ -181,7 +181,12 @@ def sorted_pairs(pairs: Ints | NDArray[np.int32]) -> Any:
     """
     base = int(pairs.max(initial=0)) + 1
     first, second = pairs.T
-    keys = np.unique(first.astype(np.int64) * base + second)
+    keys = first.astype(np.int64) * base + second
+    if (np.diff(keys) > 0).all():
+        return pairs.copy()
+    keys.sort()
+    is_first = np.diff(keys, prepend=-1) > 0
+    keys = keys[is_first]
     return np.stack(np.divmod(keys, base), axis=1).astype(pairs.dtype)
 
 

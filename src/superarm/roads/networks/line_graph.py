@@ -72,7 +72,7 @@ class LineGraph(Graph, Rebuildable):
             self,
             edges=edges,
             turns=turns,
-            ids=tuple(network.edge_ids[edge] for edge in edges),
+            ids=tuple(map(network.edge_ids.__getitem__, edges.tolist())),
             length=read_only(network.length[edges]),
             speed=read_only(network.speed[edges]),
             rise=read_only(network.rise[edges]),

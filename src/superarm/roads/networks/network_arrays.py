@@ -6,7 +6,7 @@ Arrays that were read go through all checks of a network: a file is never truste
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -219,10 +219,10 @@ def unpack_text(arrays: Arrays, name: str) -> str:
 
 
 def _unpack_texts(arrays: Arrays, name: str) -> tuple[str, ...]:
-    text: Sequence[Any] = unpack_text(arrays, name)
+    text = unpack_text(arrays, name)
     counts = arrays[f"{name}_counts"]
     parts = _parts(counts, len(text), least=0)
-    return tuple(str(text[part]) for part in parts)
+    return tuple(map(text.__getitem__, parts))
 
 
 def _parts(counts: Ints, total: int, least: int) -> list[slice]:

@@ -65,7 +65,7 @@ def contract(graph: LineGraph) -> Topology:
 
 
 def _links(lower: Ints, upper: Ints, n: int) -> Links:
-    keys = np.unique(lower * n + upper)
+    keys = np.sort(lower * n + upper)
     tails, heads = np.divmod(keys, n)
     counts = np.bincount(tails, minlength=n)
     pointers = np.concatenate([[0], np.cumsum(counts)])
