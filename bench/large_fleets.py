@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import resource
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
@@ -113,7 +113,18 @@ def _predecessors(costs: Any, start: int) -> Ints:
 
 def generated_log(graph: LineGraph, size: Size, rng: Rng, longest: int = 60) -> Trips:
     """A log of trips over random routes, edge by edge."""
-    chosen = routes(graph, size.visited, longest, rng)
+    return driven_log(graph, routes(graph, size.visited, longest, rng), size, rng)
+
+
+def driven_log(graph: LineGraph, chosen: Sequence[Ints], size: Size, rng: Rng) -> Trips:
+    """A log of trips over routes that are drawn from some, edge by edge.
+
+    Args:
+        graph: The roads.
+        chosen: The routes.
+        size: How many trips and vehicles.
+        rng: Draws the routes, the truth and the noise.
+    """
     rows = road_rows(graph, Vehicle(), 0)
     numbers = rng.integers(len(chosen), size=size.trips)
     lengths = np.array([len(chosen[number]) for number in numbers])

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -298,6 +299,64 @@ def test_readme_matches_the_stored_results(
     shown = page.split(f"<!-- {suite} -->")[1].split(f"<!-- /{suite} -->")[0].strip()
     table = show.markdown(measure.Results.from_json(stored))
     assert table.strip() == shown
+
+
+def test_readme_matches_the_stored_hierarchies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    hierarchy = importlib.import_module("bench.hierarchy")
+    rows = hierarchy.read_rows([RESULTS / "hierarchy.json"])
+    page = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
+    shown = page.split("<!-- hierarchy -->")[1].split("<!-- /hierarchy -->")[0]
+    assert hierarchy.table(rows) == shown.strip()
+    # Costs are as exact as stated.
+    assert max(row["difference"] for row in rows) <= 1.0
+
+
+def test_a_generated_country_has_the_costs_of_bellman_and_ford(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To rounding; with hills, motorways, ramps and one-way streets."""
+    pytest.importorskip("numba")
+    monkeypatch.syspath_prepend(ROOT)
+    hierarchy = importlib.import_module("bench.hierarchy")
+    search = importlib.import_module("superarm.roads.routing.search")
+    network = hierarchy.network_named("country:3000")
+    graph = network.line_graph()
+    assert len(graph) == len(network.edge_ids)  # strongly connected
+    assert len(graph) == pytest.approx(3000, rel=0.2)
+    assert set(np.round(graph.speed * 3.6)) == {30, 50, 60, 90, 130}
+    assert np.ptp(network.junctions[:, 2]) > 100.0
+    costs, turn_costs = hierarchy.costs_of(graph)
+    first, second = graph.turns.T
+    fast = search.Search(graph, costs, turn_costs, form="hierarchy")
+    rng = np.random.default_rng(1)
+    starts = rng.choice(len(graph), size=4, replace=False)
+    goals = np.setdiff1d(rng.choice(len(graph), size=60, replace=False), starts)
+    found = fast.least_costs(
+        [search.Ends(np.array([start]), np.zeros(1)) for start in starts],
+        [search.Ends(np.array([goal]), np.ones(1)) for goal in goals],
+    )
+    for row, start in zip(found, starts, strict=True):
+        total = np.full(len(graph), np.inf)
+        total[start] = costs[start]
+        before = None
+        while before is None or (before != total).any():
+            before = total.copy()
+            np.minimum.at(total, second, before[first] + (costs[second] + turn_costs))
+        # At most 3,000 edges on a way: 4·3000·2⁻⁵³ < 2e-12.
+        np.testing.assert_allclose(row, total[goals], rtol=2e-12)
+
+
+@pytest.mark.slow
+def test_a_router_is_refreshed_on_a_country(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    monkeypatch.syspath_prepend(ROOT)
+    country_fleet = importlib.import_module("bench.country_fleet")
+    row = country_fleet.measured("country:3000", 20)
+    assert row["form"] == "sparse"
+    assert row["routes meanwhile"] > 0
 
 
 @pytest.mark.slow
