@@ -354,7 +354,7 @@ def test_energies_between_places_are_the_least(
 def test_other_routings_count_parts_too(one_way: RoadNetwork) -> None:
     """Rectified costs; and the route that counts on nothing won back, which a full battery takes."""
     router = Router(one_way, routing="rectified")
-    plan, graph, rng = router._plan(None), router.graph, np.random.default_rng(4)
+    plan, graph, rng = router._costs.plan(None), router.graph, np.random.default_rng(4)
     mean, turned = plan.energies.mean, plan.energies.turn_costs
     costs = rectified_mean(mean, plan.energies.noise_std)
     for start, goal in zip(*[iter(random_places(graph, rng, 20))] * 2, strict=True):
@@ -370,7 +370,7 @@ def test_other_routings_count_parts_too(one_way: RoadNetwork) -> None:
 def test_a_battery_is_followed_along_parts(one_way: RoadNetwork) -> None:
     """Where it may run empty, the route that counts on nothing won back is tried, in parts too."""
     router = Router(one_way, battery=Battery(capacity=20_000.0))
-    plan, graph, rng = router._plan(None), router.graph, np.random.default_rng(4)
+    plan, graph, rng = router._costs.plan(None), router.graph, np.random.default_rng(4)
     turned, level = plan.energies.turn_costs, np.maximum(plan.energies.mean, 0.0)
     for start, goal in zip(*[iter(random_places(graph, rng, 24))] * 2, strict=True):
         ends = ends_of(router, start), ends_of(router, goal)

@@ -375,7 +375,7 @@ def test_places_and_streets_take_the_better_direction(placed: RoadNetwork) -> No
         place = tuple(lon_lat.mean(axis=0)[::-1])
         answer = router.route(place, graph.ids[goal])
         ways = router.places.find(place).edges
-        search, match = router._plan(None).search, router.places.find(place)
+        search, match = router._costs.plan(None).search, router.places.find(place)
         target = Ends(np.array([goal]), np.ones(1))
         single = [
             Ends(np.array([way]), np.array([share]))
