@@ -157,7 +157,8 @@ class Search:
             self.prepare()
             self._other = None
         elif other._guided:
-            _ = self._marks if self._compiled is None else None
+            if self._compiled is None:
+                _ = self._marks
             self._guided = True
         self._routes = other._routes
 
