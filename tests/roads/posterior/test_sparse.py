@@ -135,6 +135,19 @@ def test_each_kind_of_trip_is_learned_as_by_the_dense_form(kind: str) -> None:
     assert_same(dense, sparse, some_keys())
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_each_backend_learns_as_the_dense_form(backend: Backend) -> None:
+    dense, sparse = both(random_log(1, 30), backend=backend)
+    trip = random_trip(np.random.default_rng(1))
+    exact = dense.expect(trip)
+    judged = sparse.judge(trip)
+    ratio = np.sqrt(judged.total_cov.sum() / exact.total_cov.sum())
+    assert abs(ratio - 1.0) <= TOLERANCE
+    dense.absorb(trip)
+    sparse.absorb(trip)
+    assert_same(dense, sparse, some_keys())
+
+
 def test_forecasts_agree_with_the_dense_form() -> None:
     dense, sparse = both(random_log(2, 60))
     rng = np.random.default_rng(3)
