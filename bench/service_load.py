@@ -2,7 +2,7 @@
 
 Clients and service share the cores, so what a client costs lowers the rate that the service reaches. This
 one sends requests that are ready, each of its connections one after another, and reads of an answer only
-its status and its length: about a thirtieth of what an HTTP library costs.
+its status and its length: 20 to 30 microseconds of processor time a tell.
 """
 
 from __future__ import annotations
