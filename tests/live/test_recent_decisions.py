@@ -9,6 +9,7 @@ from superarm.live.decisions import DecisionRecord
 from superarm.live.recent_decisions import RecentDecisions
 
 ARMS = Arms.numbered(np.zeros((4, 2)))  # 8 features and 4 ids: 12 numbers
+# A decision chooses one arm: 12 numbers of its own.
 
 
 def record(number: int, arms: Arms = ARMS, structure: object = None) -> DecisionRecord:
@@ -34,31 +35,31 @@ def test_the_oldest_make_room():
 
 
 def test_shared_arms_count_once():
-    recent = RecentDecisions(most_numbers=12)
+    recent = RecentDecisions(most_numbers=12 + 100 * 12)
     for number in range(1, 101):
         recent.add(record(number))
     assert len(recent) == 100
 
 
 def test_arms_of_their_own_count_each():
-    recent = RecentDecisions(most_numbers=30)  # two and a half sets of arms
+    recent = RecentDecisions(most_numbers=60)  # two and a half decisions with arms
     for number in range(1, 6):
         recent.add(record(number, new_arms()))
     assert kept(recent, 5) == [4, 5]
 
 
 def test_shared_arms_count_until_their_last_decision_is_gone():
-    recent = RecentDecisions(most_numbers=30)
+    recent = RecentDecisions(most_numbers=60)
     for number in (1, 2):
         recent.add(record(number))
-    recent.add(record(3, new_arms()))  # 24 numbers
+    recent.add(record(3, new_arms()))  # 60 numbers
     assert kept(recent, 3) == [1, 2, 3]
-    recent.add(record(4, new_arms()))  # 36: 1 frees nothing, 2 frees the shared arms
+    recent.add(record(4, new_arms()))  # 84: 1 frees 12, and 2 also the shared arms
     assert kept(recent, 4) == [3, 4]
 
 
 def test_structures_count():
-    recent = RecentDecisions(most_numbers=20)  # 12 of the arms and twice 4
+    recent = RecentDecisions(most_numbers=50)  # 12 of the arms, and 16 of each decision
     for number in range(1, 6):
         recent.add(record(number, structure={"k": 1}))
     assert kept(recent, 5) == [4, 5]
@@ -70,3 +71,13 @@ def test_a_decision_beyond_the_budget_is_kept_until_the_next():
     assert kept(recent, 1) == [1]
     recent.add(record(2, new_arms()))
     assert kept(recent, 2) == [2]
+
+
+def test_chosen_arms_count():
+    arms = Arms.numbered(np.zeros((100, 1)))  # 200 numbers, shared
+    recent = RecentDecisions(most_numbers=200 + 2 * 1200)
+    for number in range(1, 6):
+        decision = Decision(step=number, action=None, positions=range(100))
+        offer = Offer(step=number, arms=arms)
+        recent.add(DecisionRecord(f"d{number}", offer, decision, time=0.0))
+    assert kept(recent, 5) == [4, 5]

@@ -9,7 +9,9 @@ from superarm.core import Arms
 from .decisions import DecisionRecord
 
 _MOST = 10_000  # decisions
-_MOST_NUMBERS = 4_000_000  # features of the arms on offer, 32 MB
+_MOST_NUMBERS = 4_000_000  # 32 MB
+# Measured: positions, mean, spread, desirability, what is pending, and the objects around them.
+_NUMBERS_PER_CHOSEN_ARM = 12
 
 
 class RecentDecisions:
@@ -19,7 +21,8 @@ class RecentDecisions:
 
     Args:
         most: Decisions at most.
-        most_numbers: Numbers at most: features of arms, and a number for each arm of a structure.
+        most_numbers: Numbers at most: features of arms, those of a decision about its chosen arms, and a
+            number for each arm of a structure.
     """
 
     def __init__(self, most: int = _MOST, most_numbers: int = _MOST_NUMBERS) -> None:
@@ -61,11 +64,11 @@ class RecentDecisions:
         if self._uses[id(arms)] == 0:
             self._numbers += _size(arms)
         self._uses[id(arms)] += 1
-        self._numbers += _structure_size(record)
+        self._numbers += _own_size(record)
 
     def _discount(self, record: DecisionRecord) -> None:
         arms = record.offer.arms
-        self._numbers -= _structure_size(record)
+        self._numbers -= _own_size(record)
         self._uses[id(arms)] -= 1
         if self._uses[id(arms)] == 0:
             del self._uses[id(arms)]
@@ -77,6 +80,8 @@ def _size(arms: Arms) -> int:
     return arms.features.size + len(arms)
 
 
-def _structure_size(record: DecisionRecord) -> int:
-    """A structure has about one number for each arm."""
-    return 0 if record.offer.structure is None else len(record.offer.arms)
+def _own_size(record: DecisionRecord) -> int:
+    """What no other decision shares: numbers of chosen arms, and the structure's, about one for each arm."""
+    chosen = _NUMBERS_PER_CHOSEN_ARM * len(record.decision.positions)
+    structure = 0 if record.offer.structure is None else len(record.offer.arms)
+    return chosen + structure
