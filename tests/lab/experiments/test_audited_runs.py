@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from superarm.core.errors import FileError
 from superarm.core.states import load_state
 from superarm.lab.experiments import Plan, execute, load_experiment
 from superarm.lab.simulation import Run
@@ -71,6 +74,23 @@ def test_lost_files_are_recomputed(finished: Path, folder: str, tmp_path: Path) 
     (out / folder / "gp-ts.s0.seed00001.npz").unlink()
     execute(plan(out), resume=True)
     assert files(out) == files(finished)
+
+
+def test_states_may_be_left_out_of_finished_cells(
+    finished: Path, tmp_path: Path
+) -> None:
+    """A cell that the run lists as stateless is complete; any other needs its state."""
+    out = tmp_path / "kept"
+    shutil.copytree(finished, out)
+    kept, lost = "gp-ts.s0.seed00001", "bi-ts.s0.seed00000"
+    for name in (kept, lost):
+        (out / "states" / f"{name}.npz").unlink()
+    (out / "stateless.json").write_text(json.dumps([kept]), encoding="utf-8")
+    (task,) = plan(out).tasks()
+    assert (task.seed, task.policies) == (0, ("bi-ts",))
+    (out / "stateless.json").write_text('{"cells": 1}', encoding="utf-8")
+    with pytest.raises(FileError, match=r"stateless\.json must contain a list"):
+        plan(out).tasks()
 
 
 @pytest.mark.slow

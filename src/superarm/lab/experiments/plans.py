@@ -17,7 +17,11 @@ from superarm.core.registry import suggestion
 from superarm.core.threads import pin_blas_threads
 from superarm.lab.problems.sources import settle_source
 from superarm.lab.simulation import cell_name
-from superarm.lab.simulation.files import FOLDERS_OF_ANY, FOLDERS_OF_AUDITED
+from superarm.lab.simulation.files import (
+    FOLDERS_OF_ANY,
+    FOLDERS_OF_AUDITED,
+    stateless_cells,
+)
 from superarm.lab.simulation.run_spec import MOST_CELLS
 
 from .facts import Facts, errors_about, rehearse
@@ -250,11 +254,13 @@ class Plan:
 
     def _has(self, policy: str, setting_index: int, seed: int) -> bool:
         """Whether all files of a cell are on disk."""
-        file = f"{cell_name(policy, setting_index, seed)}.npz"
+        cell = cell_name(policy, setting_index, seed)
         folders: Sequence[str] = FOLDERS_OF_ANY
         if policy in self.facts[setting_index].audited:
             folders = FOLDERS_OF_AUDITED
-        return all((self.out / folder / file).is_file() for folder in folders)
+        if cell in stateless_cells(self.out):
+            folders = [folder for folder in folders if folder != "states"]
+        return all((self.out / folder / f"{cell}.npz").is_file() for folder in folders)
 
     # --- run.json --------------------------------------------------------------------------
 

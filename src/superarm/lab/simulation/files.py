@@ -24,6 +24,8 @@ FOLDERS_OF_ANY = ("cells", "timings")
 """Where every finished cell has a file."""
 FOLDERS_OF_AUDITED = (*FOLDERS_OF_ANY, "audits", "states")
 """Where a finished cell of a policy whose forecasts are audited has a file."""
+STATELESS = "stateless.json"
+"""Lists cells, by name, that are finished although their states were left out to save space."""
 FOLDERS_OF_CELLS = (*FOLDERS_OF_AUDITED, "left")
 FOLDERS = (*FOLDERS_OF_CELLS, "maps", "truths", "trees")
 EARLIER = "earlier"
@@ -85,6 +87,21 @@ def set_aside(directory: Path) -> None:
     for folder in ("truths", "trees"):
         for path in (directory / folder).glob("*.npz"):
             path.unlink()
+
+
+def stateless_cells(directory: Path) -> frozenset[str]:
+    """Names of the cells whose states were left out of this run.
+
+    Args:
+        directory: The run's folder.
+    """
+    path = directory / STATELESS
+    if not path.is_file():
+        return frozenset()
+    names = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise FileError(f"{path} must contain a list of names of cells")
+    return frozenset(names)
 
 
 def is_temporary(name: str, files: Collection[str]) -> bool:
