@@ -196,6 +196,49 @@ def test_reading_the_journal_waits_for_what_is_queued(bandit: Bandit) -> None:
     assert bandit.verify().same
 
 
+def test_nobody_hears_of_a_decision_that_may_still_fail(bandit: Bandit) -> None:
+    held = HeldJournal(bandit)
+    with ThreadPoolExecutor(2) as threads:
+        asking = threads.submit(bandit.ask, MENU, decision_id="x")
+        while bandit.pending != ["x"]:
+            pass
+        reading = threads.submit(bandit.decision, "x")
+        finished, _ = wait([reading], timeout=0.3)
+        assert not finished
+        held.release.set()
+        assert reading.result(30).answer == asking.result(30)
+
+
+@pytest.mark.parametrize("verb", ["respecify", "refit"])
+def test_a_new_policy_learns_what_is_queued(verb: str, bandit: Bandit) -> None:
+    """It reads the rewards so far from the journal, which does not have the last one yet."""
+    twin = create_bandit("twin", spec=menu_policy(), storage=bandit.storage)
+    for each in (bandit, twin):
+        for number in range(3):
+            answer = each.ask(MENU, decision_id=f"d{number}")
+            each.tell(answer, {answer.arms[0]: float(number)})
+        each.ask(MENU, decision_id="x")
+    arm = bandit.decision("x").answer.arms[0]
+    change: dict[str, Callable[[Bandit], object]] = {
+        "respecify": lambda each: each.respecify(menu_policy()),
+        "refit": Bandit.refit,
+    }
+    assert twin.tell("x", {arm: 1.0})
+    change[verb](twin)
+    held = HeldJournal(bandit)
+    with ThreadPoolExecutor(2) as threads:
+        telling = threads.submit(bandit.tell, "x", {arm: 1.0})
+        while bandit.pending:
+            pass
+        changing = threads.submit(change[verb], bandit)
+        finished, _ = wait([changing], timeout=0.3)
+        assert not finished
+        held.release.set()
+        assert telling.result(30)
+        changing.result(30)
+    np.testing.assert_array_equal(bandit.predict(MENU).mean, twin.predict(MENU).mean)
+
+
 def test_explanations_do_not_displace_the_arms_of_an_ask(bandit: Bandit) -> None:
     """Each decision has arms of its own, more than are cached."""
     for number in range(20):

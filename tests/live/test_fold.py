@@ -190,6 +190,7 @@ def test_an_abandoned_decision_no_longer_spreads_later_asks(storage: Storage) ->
 def test_named_arms_replace_those_of_before(storage: Storage) -> None:
     bandit = create_bandit("menu", spec=policy(), storage=storage)
     bandit.name_arms(MENU)
+    assert bandit.ask().arms[0] in MENU
     bandit.name_arms({"cocoa": [0.5, 0.5]})
     assert bandit.ask().arms == ["cocoa"]
 

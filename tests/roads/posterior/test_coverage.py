@@ -137,6 +137,15 @@ def test_levels_recover_after_scores_beyond_all_intervals(scores: Floats) -> Non
     assert (share_off(inside) <= (1.0 + 2.0 * _STEP) / (_STEP * KEPT)).all()
 
 
+def test_levels_leave_their_range_by_a_step_at_most() -> None:
+    """Between 0 and −step a level can still come back by the way that it went."""
+    coverage = IntervalCalibration(KEPT)
+    for level, expected in ((0.01, -0.015), (-0.04, -_STEP)):
+        coverage._levels = np.full(len(LEVELS), level)
+        coverage.judge(np.zeros(1))  # within the narrowest interval
+        assert coverage._levels[LEVELS.index(0.5)] == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("spread", [0.5, 1.0, 2.0])
 def test_normal_scores_have_nominal_coverage(spread: float) -> None:
     """The bound of any trips, which is 1.05 % of 2,000; no score outgrew all that were remembered."""
