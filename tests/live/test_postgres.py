@@ -21,6 +21,7 @@ from tampering import tamper
 from superarm.core.errors import InputError, MissingExtraError, StateError
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, Storage, create_bandit, load_bandit
+from superarm.live.answers import Tell
 from superarm.live.codec import digest
 from superarm.live.current_fold import CurrentFold
 from superarm.live.events import Event, Kind
@@ -512,6 +513,22 @@ def test_a_request_that_another_process_recorded_is_read_before_it_is_answered(
         answer = load_bandit("menu", storage=two).ask(MENU, decision_id="x")
         assert first.ask(MENU, decision_id="x") == answer
         assert first.pending == ["x"]
+
+
+def test_a_batch_is_told_again_after_the_events_of_another_process(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CurrentFold, "_is_behind", lambda *_: False)
+    with Storage(postgres_url) as one, Storage(postgres_url) as two:
+        first = create_bandit("menu", spec=SPEC, storage=one)
+        answers = [first.ask(MENU, decision_id=name) for name in "ab"]
+        load_bandit("menu", storage=two).ask(MENU, decision_id="c")
+        tells = [
+            Tell(decision=answer.id, rewards={answer.arms[0]: 0.5})
+            for answer in answers
+        ]
+        assert first.tell_many(tells) == [True, True]
+        assert first.pending == ["c"]
 
 
 def test_many_threads_of_two_owners_lose_nothing(postgres_url: str) -> None:

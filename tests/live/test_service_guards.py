@@ -29,7 +29,10 @@ from superarm.live.journal import StorageError
 from superarm.live.personalizer import personalizer_spec
 from superarm.live.service import Limits, Settings, create_app
 from superarm.live.service.context import Service
+from superarm.live.service.gate import Gate
 from superarm.live.service.handover import Handover
+from superarm.live.service.problems import Refusal
+from superarm.live.service.rate_limit import RateLimit
 from superarm.live.service.streams import EventStream
 
 POLICY = menu_policy()
@@ -57,6 +60,52 @@ def client(url: str, token: str | None = None) -> httpx.Client:
 
 def limited(**limits: Any) -> Settings:
     return Settings(limits=Limits(**limits))
+
+
+# --- limits over time ----------------------------------------------------------------------
+
+
+class SteadyClock:
+    """The monotonic clock of a module."""
+
+    def __init__(self, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(f"{module}.clock.monotonic", lambda: self.now)
+
+
+def test_an_idle_tenant_saves_up_one_second_of_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SteadyClock("superarm.live.service.rate_limit", monkeypatch)
+    rate = RateLimit(10.0)
+    for _ in range(2):
+        rate.take("acme", 10)
+        with pytest.raises(Refusal):
+            rate.take("acme")
+        clock.now += 3600.0
+    rate.take("acme", 25)  # a batch passes at once, and is then paid off
+    clock.now += 1.4
+    with pytest.raises(Refusal):
+        rate.take("acme")
+    clock.now += 0.2
+    rate.take("acme")
+
+
+def test_a_removed_token_is_refused_within_seconds(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process has removed it, so nothing tells this one."""
+    clock = SteadyClock("superarm.live.service.gate", monkeypatch)
+    token, row = make_token("acme", "ops", SCOPES)
+    storage.journal.add_token(row)
+    gate = Gate(storage.journal, needs_token=True)
+    assert gate.caller(f"Bearer {token}").tenant == "acme"
+    storage.journal.remove_token("acme", "ops")
+    clock.now += 4.9
+    assert gate.caller(f"Bearer {token}").tenant == "acme"
+    clock.now += 0.1
+    with pytest.raises(Refusal, match="removed"):
+        gate.caller(f"Bearer {token}")
 
 
 def add_token(storage: Storage, tenant: str, name: str, *scopes: str) -> str:
