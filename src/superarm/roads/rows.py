@@ -1,9 +1,10 @@
 """Feature rows of roads: each row is one road as one vehicle meets it.
 
-A row has nine columns (:class:`Column`). Saved states contain rows, so the order of the columns never
-changes. The *terms* of a row are the five columns from ``ROLLING`` to ``MASS_RATIO``: on all roads
-alike, a vehicle differs from its description by a multiple of each of them. The *size* of a road is
-the Wh that it moves: for rolling, drag and height.
+A row has nine columns (:class:`Column`), and a tenth, the hour, where the model has hours. Saved
+states contain rows, so the order of the columns never changes. The *terms* of a row are the five
+columns from ``ROLLING`` to ``MASS_RATIO``: on all roads alike, a vehicle differs from its description
+by a multiple of each of them. The *size* of a road is the Wh that it moves: for rolling, drag and
+height.
 """
 
 from __future__ import annotations
@@ -27,9 +28,14 @@ class Column(IntEnum):
     MASS_RATIO = 6  # mass of the vehicle as a multiple of Table 2's
     STOPS = 7  # Wh² by which signals behind the road make drives differ
     VEHICLE = 8  # number of the vehicle
+    HOUR = 9  # when the road is reached, 0 to 24; −1: at any time
 
 
-COLUMNS = len(Column)
+COLUMNS = int(Column.HOUR)
+"""Columns of a row without an hour."""
+HOURLY_COLUMNS = len(Column)
+ANY_HOUR = -1.0
+"""The hour of a row that stands for the mean over the day."""
 DISCRETE_COLUMNS = (int(Column.EDGE), int(Column.VEHICLE))
 """Columns that hold numbers of things, not quantities."""
 _TERMS = slice(Column.ROLLING, Column.MASS_RATIO + 1)
@@ -92,6 +98,18 @@ def term_sizes(terms: Floats) -> Floats:
     columns = [column - Column.ROLLING for column in _SIZES]
     moved = np.abs(terms[:, columns])
     return np.asarray(moved.sum(axis=1))
+
+
+def with_hours(rows: Floats, hours: Floats | float) -> Floats:
+    """Rows with an hour, (N, 10), of rows that may have none.
+
+    Args:
+        rows: Feature rows, (N, 9) or (N, 10).
+        hours: When each road is reached, 0 to 24, (N,) or the same for all; ``ANY_HOUR``: at any time.
+    """
+    count = len(rows)
+    column = np.broadcast_to(np.asarray(hours, dtype=np.float64), count)
+    return np.column_stack([rows[:, :COLUMNS], column])
 
 
 def noise_parts(rows: Floats) -> Floats:

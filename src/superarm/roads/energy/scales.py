@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, fields
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from superarm.core import Floats
 from superarm.core.errors import InputError
-from superarm.core.inputs import as_number, as_vector
+from superarm.core.inputs import as_count, as_number, as_vector
 from superarm.core.registry import register
 
 TERMS = ("rolling", "time", "drag", "climb", "each")
@@ -20,8 +20,11 @@ Outliers = Literal["keep", "weigh", "refuse"]
 _ROAD_TERM = TERMS.index("each")
 _LEAST = 1e-4
 _MOST = 1e4
+_MOST_HARMONICS = 12
 # Fields with a value for each term.
-_OF_TERMS = ("fleet", "vehicle", "trip")
+_OF_TERMS = ("fleet", "vehicle", "trip", "fleet_hour")
+# Fields that are no standard deviations, and so no part of a vector.
+_SETTINGS = ("harmonics",)
 # Fields that every saved state has; later ones may be missing.
 _FIRST_FIELDS = 10
 
@@ -67,7 +70,7 @@ class RoadScales:
     motion_trip: float = 0.1
 
     def __post_init__(self) -> None:
-        for item in fields(self):
+        for item in _scale_fields(type(self)):
             name = item.name
             value = getattr(self, name)
             check = _check_terms if name in _OF_TERMS else _check_scale
@@ -76,7 +79,7 @@ class RoadScales:
     def as_vector(self) -> Floats:
         """Return all scales in the order of the fields, (24,)."""
         parts = []
-        for item in fields(self):
+        for item in _scale_fields(type(self)):
             value = getattr(self, item.name)
             parts.append(np.atleast_1d(value))
         return np.concatenate(parts)
@@ -134,7 +137,7 @@ class RoadScales:
         numbers: list[float] = np.clip(values, _LEAST, _MOST).tolist()
         parts: dict[str, Any] = {}
         begin = 0
-        for item in fields(cls):
+        for item in _scale_fields(cls):
             name = item.name
             has_terms = name in _OF_TERMS
             size = len(TERMS) if has_terms else 1
@@ -153,7 +156,85 @@ class RoadScales:
             raise InputError(
                 f"{len(values)} values are too many for the scales of roads"
             )
-        return cls(**parts)
+        return cls(**parts, **cls._settings_of(like))
+
+    @classmethod
+    def _settings_of(cls, like: RoadScales | None) -> dict[str, Any]:
+        """What these scales have besides standard deviations, by name."""
+        return {}
+
+
+@register("scales", "roads-by-hour")
+@dataclass(frozen=True, kw_only=True)
+class HourlyScales(RoadScales):
+    """Standard deviations of a model whose roads have a profile over the day.
+
+    Args:
+        near_hour: How far what roads cost at an hour is from their mean over the day, carried along
+            the network, Wh.
+        own_hour: The same of each road by itself, Wh.
+        share_hour: The same as a share of the Wh that a road moves.
+        fleet_hour: The same of the terms of all vehicles together: what an hour does everywhere.
+        harmonics: How many waves a day's profile is made of: the shortest of 4 lasts six hours. Each
+            visited road counts as 1 + 2·``harmonics`` roads in time and memory.
+    """
+
+    near_hour: float = 0.3
+    own_hour: float = 0.7
+    share_hour: float = 0.02
+    fleet_hour: tuple[float, ...] = (0.05, 0.15, 0.1, 0.01, 0.2)
+    harmonics: int = 4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        as_count(self.harmonics, "harmonics", 1, _MOST_HARMONICS)
+
+    @classmethod
+    def _settings_of(cls, like: RoadScales | None) -> dict[str, Any]:
+        if not isinstance(like, HourlyScales):
+            return {}
+        return {"harmonics": like.harmonics}
+
+
+@register("scales", "road-durations")
+@dataclass(frozen=True, kw_only=True)
+class DurationScales(HourlyScales):
+    """The same scales where rewards are seconds: a fleet with hours learns how long roads take, too.
+
+    The term ``time`` is the expected seconds of a road. Terms of energy alone are 0 and not learned.
+
+    Args:
+        near: Seconds beyond those expected, carried along the network.
+        own: Seconds beyond those expected of each road by itself.
+        share: The same, s for every Wh that the road moves.
+        fleet: Shares of the terms, of all vehicles together.
+        vehicle: The same of each vehicle.
+        trip: The same of each trip.
+        noise: How much one drive over a road differs from the next, s.
+        noise_per_time: The same for every second expected, as a square root.
+        near_hour: How far an hour's seconds are from their mean over the day, carried along.
+        own_hour: The same of each road by itself.
+        share_hour: The same, s for every Wh that the road moves.
+        fleet_hour: The same of the terms of all vehicles together.
+    """
+
+    near: float = 1.0
+    own: float = 3.0
+    share: float = 0.1
+    fleet: tuple[float, ...] = (0.2, 0.2, 0.2, 0.2, 1.0)
+    vehicle: tuple[float, ...] = (0.05, 0.05, 0.05, 0.05, 0.2)
+    trip: tuple[float, ...] = (0.05, 0.1, 0.05, 0.05, 0.2)
+    noise: float = 1.0
+    noise_per_time: float = 1.0
+    near_hour: float = 1.0
+    own_hour: float = 2.0
+    share_hour: float = 0.1
+    fleet_hour: tuple[float, ...] = (0.1, 0.2, 0.1, 0.1, 1.0)
+
+
+def _scale_fields(scales: type[RoadScales]) -> list[Field[Any]]:
+    """The fields that are standard deviations."""
+    return [item for item in fields(scales) if item.name not in _SETTINGS]
 
 
 def _check_scale(value: Any, name: str) -> float:

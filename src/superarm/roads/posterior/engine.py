@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -226,7 +226,7 @@ class RoadEngine:
             return
         size_before = self.size
         self.slots.add(new_roads)
-        zeros = np.zeros(count)
+        zeros = np.zeros(len(self.slots) - size_before)
         self._alpha = np.concatenate([self._alpha, zeros])
         self._H_buffer = with_zeros(self._H_buffer, size_before, self.size)
         # Rows that are still to be subtracted have nothing of new roads.
@@ -261,7 +261,7 @@ class RoadEngine:
         sizes: Floats,
         scales: RoadScales,
         trips: Trips,
-    ) -> RoadEngine:
+    ) -> Self:
         """An engine that has learned from these trips."""
         engine = cls(kernel, sizes, scales)
         if len(trips.rewards):
@@ -270,21 +270,21 @@ class RoadEngine:
             engine._solve(trips)
         return engine
 
-    def with_all(self, trips: Trips) -> RoadEngine:
+    def with_all(self, trips: Trips) -> Self:
         """This engine after many more trips, all of them computed at once."""
         log = self.log.copy()
         log.append(trips)
-        return RoadEngine.from_trips(
+        return self.from_trips(
             self.kernel,
             self.sizes,
             self.scales,
             log.view(),
         )
 
-    def rebuild(self, scales: RoadScales) -> RoadEngine:
+    def rebuild(self, scales: RoadScales) -> Self:
         """What was learned from the same trips under other scales, free of accumulated rounding."""
         size = self.size
-        engine = RoadEngine(self.kernel, self.sizes, scales)
+        engine = type(self)(self.kernel, self.sizes, scales)
         engine.slots = self.slots.with_scales(scales)
         engine.log = self.log
         engine._draw_order = self._draw_order
@@ -442,8 +442,7 @@ class RoadEngine:
         prior = self._vehicle_prior
         for vehicle in _distinct_vehicles(keys):
             rows = keys[:, Column.VEHICLE] == vehicle
-            slots = np.zeros((self.size, _P))
-            slots[:_P] = np.eye(_P)
+            slots = self._fleet_terms()
             mean = np.zeros(_P)
             cov = np.diag(prior)
             group = self._vehicles.get(vehicle)
@@ -454,6 +453,12 @@ class RoadEngine:
                 mean = S @ group.pull
                 cov = S[:, place]
             yield VehicleTerms(vehicle, rows, slots, mean, cov)
+
+    def _fleet_terms(self) -> Floats:
+        """What the slots add to the terms of any vehicle, (s, 5)."""
+        slots = np.zeros((self.size, _P))
+        slots[:_P] = np.eye(_P)
+        return slots
 
     # --- draws -------------------------------------------------------------------------------
 

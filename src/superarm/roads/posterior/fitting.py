@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from superarm.core import Bools, Floats
+from superarm.core import Bools, Floats, Ints
 from superarm.core.errors import NotPositiveDefiniteError
 from superarm.core.linalg import cholesky, solve_lower
-from superarm.roads.energy.scales import RoadScales
+from superarm.roads.energy.scales import HourlyScales, RoadScales
 from superarm.roads.rows import noise_parts, terms_of
 
 from .engine_protocol import Engine
@@ -37,7 +37,10 @@ _REACH = 6.0  # how far the logarithm of a scale may be from its initial value
 class _Covariance(NamedTuple):
     """The covariance of rewards as a function of the scales."""
 
-    parts: Floats  # M_j: what the square of each scale multiplies, (22 or 24, M, M)
+    parts: (
+        Floats  # M_j: what the square of each fitted scale multiplies, (22 to 32, M, M)
+    )
+    places: Ints  # of these scales in ``as_vector``, (22 to 32,)
     stated: Floats  # noise that was stated, (M,)
     borders: Floats | None  # covariance that is known of motion, (M, M)
 
@@ -100,11 +103,11 @@ def fit_scales(
     from scipy.optimize import minimize
 
     model = _covariance_of(engine, trips)
-    fitted_count = len(model.parts)  # all scales, or all but the two of motion
+    places = model.places  # all scales, or all but the two of motion
     current = engine.scales.as_vector()
-    centre = np.log(initial.as_vector()[:fitted_count])
-    start = np.log(current[:fitted_count])
-    lower, upper = _bounds(centre)
+    centre = np.log(initial.as_vector()[places])
+    start = np.log(current[places])
+    lower, upper = _bounds(centre, places)
     result = minimize(
         _Loss(model, residuals(trips), centre),
         np.clip(start, lower, upper),
@@ -113,16 +116,14 @@ def fit_scales(
         bounds=list(zip(lower, upper, strict=True)),
         options={"maxfun": most},
     )
-    fitted = np.exp(result.x)
-    not_fitted = current[fitted_count:]
-    return RoadScales.from_vector(np.concatenate([fitted, not_fitted]))
+    current[places] = np.exp(result.x)
+    return type(initial).from_vector(current, like=initial)
 
 
-def _bounds(centre: Floats) -> tuple[Floats, Floats]:
+def _bounds(centre: Floats, places: Ints) -> tuple[Floats, Floats]:
     """The lowest and highest logarithms of the scales."""
-    place = np.arange(len(centre))
-    is_fixed = place == _NOISE_SHARE
-    may_not_fall = is_fixed | (place == _MOTION)
+    is_fixed = places == _NOISE_SHARE
+    may_not_fall = is_fixed | (places == _MOTION)
     reach_down = np.where(may_not_fall, 0.0, _REACH)
     reach_up = np.where(is_fixed, 0.0, _REACH)
     lower = centre - reach_down
@@ -131,7 +132,7 @@ def _bounds(centre: Floats) -> tuple[Floats, Floats]:
 
 
 def _covariance_of(engine: Engine, trips: Trips) -> _Covariance:
-    """24 parts where rewards hold what is stored in motion, otherwise 22."""
+    """24 parts where rewards hold what is stored in motion, otherwise 22; 8 more with hours."""
     has_model_noise = trips.noise == 0.0
     parts = _road_parts(engine, trips)
     parts += _fleet_parts(trips)
@@ -142,9 +143,16 @@ def _covariance_of(engine: Engine, trips: Trips) -> _Covariance:
     if trips.borders:
         parts += _motion_parts(trips)
         borders = trips.across(trips.borders.variance)
+    places = np.arange(len(parts))
+    if isinstance(engine.scales, HourlyScales):
+        of_hours = _hour_parts(engine, trips)
+        parts += of_hours
+        first = len(RoadScales().as_vector())
+        places = np.append(places, first + np.arange(len(of_hours)))
     count = len(trips.rewards)
     return _Covariance(
         parts=np.array(parts).reshape(-1, count, count),
+        places=places,
         stated=np.where(has_model_noise, 0.0, trips.noise),
         borders=borders,
     )
@@ -161,6 +169,30 @@ def _road_parts(engine: Engine, trips: Trips) -> list[Floats]:
         counts.T @ near @ counts,
         counts.T @ counts,
         counts.T @ (squared_sizes * counts),
+    ]
+
+
+def _hour_parts(engine: Engine, trips: Trips) -> list[Floats]:
+    """What near_hour², own_hour², share_hour² and fleet_hour² multiply, eight of (M, M)."""
+    from .hourly_engine import HourlyEngine
+
+    assert isinstance(engine, HourlyEngine)
+    counts, near, sizes = engine.counted_by_hour(trips)
+    counts = counts[:, :, 1:]  # without the mean over the day, (u, M, B − 1)
+    roads, rewards, functions = counts.shape
+    by_function = counts.transpose(2, 0, 1)
+    near_part = np.zeros((rewards, rewards))
+    for count in by_function:
+        near_part += count.T @ near @ count
+    stacked = by_function.reshape(functions * roads, rewards)
+    squared_sizes = np.tile(np.square(sizes), functions)[:, None]
+    terms = engine.slots.terms_by_hour(trips)[:, :, 1:]  # (M, 5, B − 1)
+    fleet_parts = [term @ term.T for term in terms.transpose(1, 0, 2)]
+    return [
+        near_part,
+        stacked.T @ stacked,
+        stacked.T @ (squared_sizes * stacked),
+        *fleet_parts,
     ]
 
 

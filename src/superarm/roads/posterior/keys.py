@@ -10,22 +10,24 @@ import numpy as np
 from superarm.core import Floats
 from superarm.core.errors import InputError, UnknownArmError
 from superarm.core.inputs import as_features
-from superarm.roads.rows import COLUMNS, Column
+from superarm.roads.rows import ANY_HOUR, COLUMNS, Column
 
 from .names import MOST_VEHICLES
 
 _LEAST_RATIO = 1e-6  # of a mass
+_LATEST_HOUR = 24.0
 _LARGEST = 1e9  # of any column but the vehicle: 1 GWh
 
 
-def check_rows(arms: Any, roads: int) -> Floats:
+def check_rows(arms: Any, roads: int, columns: int = COLUMNS) -> Floats:
     """Feature rows as an array, (m, 9), or an error that explains what is wrong.
 
     Args:
         arms: Rows with the columns of :class:`~superarm.roads.rows.Column`.
         roads: How many roads there are.
+        columns: How many columns a row has: one more where the model has hours.
     """
-    rows = as_features(arms, "arms", COLUMNS)
+    rows = as_features(arms, "arms", columns)
     _check_numbers(rows, Column.EDGE, roads, "roads")
     _check_numbers(rows, Column.VEHICLE, MOST_VEHICLES, "vehicles")
     mass_ratios = rows[:, Column.MASS_RATIO]
@@ -42,7 +44,19 @@ def check_rows(arms: Any, roads: int) -> Floats:
             f"arms hold numbers beyond {_LARGEST:g}, or masses below {_LEAST_RATIO:g}; energies are in Wh, "
             "and masses are multiples of Table 2's"
         )
+    _check_hours(rows[:, COLUMNS:])
     return rows
+
+
+def _check_hours(hours: Floats) -> None:
+    """Raise :class:`InputError` where the last column, if there is one, holds no hours, (m, 0 or 1)."""
+    is_hour = (hours >= 0.0) & (hours <= _LATEST_HOUR)
+    is_wrong = ~(is_hour | (hours == ANY_HOUR))
+    if is_wrong.any():
+        raise InputError(
+            f"column 9 of arms must hold hours from 0 to {_LATEST_HOUR:g}, or {ANY_HOUR:g} for any "
+            f"time; got {hours[is_wrong][0]!r}"
+        )
 
 
 def _check_numbers(rows: Floats, column: Column, count: int, what: str) -> None:

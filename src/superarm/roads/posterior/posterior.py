@@ -20,6 +20,9 @@ trip t::
                signals suggest, and with the Wh that the road moves
 =============  =======================================================================
 
+With :class:`~superarm.roads.energy.HourlyScales`, f and w also depend on the hour at which a road is
+reached (:mod:`.hours`), and rows have a tenth column for it.
+
 So roads are shared by all vehicles, and vehicles differ in five numbers. All standard deviations are
 in :class:`RoadScales`, and are fitted to the latest trips as they come.
 """
@@ -58,8 +61,13 @@ from superarm.core.registry import contradiction, register
 from superarm.core.threads import one_blas_thread
 from superarm.kernels import GraphMatern
 from superarm.posteriors.base import GaussianPosterior, Memory, as_noise, is_empty
-from superarm.roads.energy.scales import Outliers, RoadScales
-from superarm.roads.rows import edges_of
+from superarm.roads.energy.scales import (
+    DurationScales,
+    HourlyScales,
+    Outliers,
+    RoadScales,
+)
+from superarm.roads.rows import COLUMNS, HOURLY_COLUMNS, edges_of
 
 from .belief import RoadBelief
 from .compact_trips import compact_arrays, expanded_arrays, is_compact
@@ -67,6 +75,7 @@ from .coverage import IntervalCalibration, TrackRecord
 from .engine import RoadEngine
 from .engine_protocol import Engine
 from .fitting import fit_scales
+from .hourly_engine import HourlyEngine
 from .keys import CheckedRows, check_rows
 from .names import VehicleNames
 from .outliers import Outlier, list_outliers, outlier_scores, treat_outliers
@@ -114,7 +123,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         kernel: K_G: how alike roads are that are near each other; its ν must be even.
         sizes: Wh that each road moves, (n,): for rolling, drag and height.
         scales: How wrong energies may be and how much trips differ, before anything is seen; by
-            default those of ``RoadScales()``.
+            default those of ``RoadScales()``. With ``HourlyScales()`` roads have a profile over the day.
         refit: After how many trips scales are fitted again; before that after 4, 8, 16, … trips; 0
             never fits them.
         most: How many of the latest rewards scales are fitted to.
@@ -172,6 +181,13 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         require_choice(form, "form", get_args(FormChoice))
         self._choice: FormChoice = form
         self._tolerance = as_number(tolerance, "tolerance", *_TOLERANCES)
+        if self.has_hours and form == "sparse":
+            raise InputError(
+                "form 'sparse' has no hours yet; use 'auto' or 'dense' with HourlyScales, or "
+                "scales=RoadScales()"
+            )
+        self.durations = self._new_durations()
+        """The seconds that roads take at each hour; ``None`` in a model without hours."""
         self._engine: Engine = self._new_engine(self.scales)
         self._since_rebuild = 0  # trips
         # Whether the latest trip may call for a fit or a rebuild.
@@ -189,6 +205,32 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             "tolerance": self._tolerance,
         }
 
+    # --- hours -----------------------------------------------------------------------------
+
+    @property
+    def has_hours(self) -> bool:
+        """Whether what roads cost depends on the hour: rows then have a tenth column."""
+        return isinstance(self.scales, HourlyScales)
+
+    @property
+    def _columns(self) -> int:
+        return HOURLY_COLUMNS if self.has_hours else COLUMNS
+
+    def _new_durations(self) -> RoadGP | None:
+        """A posterior of the seconds that roads take, where this one is of their energies by hour."""
+        scales = self.scales
+        if not isinstance(scales, HourlyScales) or isinstance(scales, DurationScales):
+            return None
+        return RoadGP(
+            self.kernel,
+            self.sizes,
+            scales=DurationScales(harmonics=scales.harmonics),
+            refit=self.refit,
+            most=self.most,
+            outliers=self.outliers,
+            outlier_limit=self.outlier_limit,
+        )
+
     # --- form ------------------------------------------------------------------------------
 
     @property
@@ -203,6 +245,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     def _form_for(self, visited: int) -> FormName:
         """The form for so many visited roads."""
+        if self.has_hours:
+            return "dense"
         if self._choice != "auto":
             return self._choice
         return "dense" if visited <= DENSE_LARGEST else "sparse"
@@ -215,9 +259,14 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         if self._form_for(visited) == "sparse":
             sparse = SparseRoadEngine(self.kernel, self.sizes, scales, self._tolerance)
             return sparse if trips is None else sparse.with_all(trips)
+        dense = self._dense_engine
         if trips is None:
-            return RoadEngine(self.kernel, self.sizes, scales)
-        return RoadEngine.from_trips(self.kernel, self.sizes, scales, trips)
+            return dense(self.kernel, self.sizes, scales)
+        return dense.from_trips(self.kernel, self.sizes, scales, trips)
+
+    @property
+    def _dense_engine(self) -> type[RoadEngine]:
+        return HourlyEngine if self.has_hours else RoadEngine
 
     def _rebuilt(self, scales: RoadScales) -> Engine:
         """The engine computed anew, in the form for as many roads as it has visited."""
@@ -348,7 +397,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         return rows
 
     def _as_keys(self, arms: Any) -> Floats:
-        return check_rows(arms, len(self.kernel))
+        return check_rows(arms, len(self.kernel), self._columns)
 
     @exclusive
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
@@ -468,7 +517,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     def _as_trips(self, arrays: Mapping[str, Any]) -> Trips:
         """Checked trips from their arrays by name."""
-        return trips_from_arrays(arrays, len(self.kernel))
+        return trips_from_arrays(arrays, len(self.kernel), self._columns)
 
     @one_blas_thread
     def _take_all(self, trips: Trips) -> None:
@@ -666,9 +715,14 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             "vehicle_names": self.vehicle_names.as_json(),
             "information": self._engine.information,
         }
-        return Memory(arrays, scalars)
+        parts = {}
+        if self.durations is not None:
+            parts["durations"] = self.durations.state()
+        return Memory(arrays, scalars, parts)
 
     def _remember(self, state: State) -> None:
+        if self.durations is not None:
+            self.durations._with_state(state.part("durations"))
         is_short = is_compact(state.arrays)
         log = expanded_arrays(state.arrays) if is_short else state.arrays
         trips = self._as_trips(log)
@@ -700,7 +754,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         if "solution" in state.arrays:
             engine = SparseRoadEngine(self.kernel, self.sizes, scales, self._tolerance)
         else:
-            engine = RoadEngine(self.kernel, self.sizes, scales)
+            engine = self._dense_engine(self.kernel, self.sizes, scales)
         engine.remember(trips, state)
         return engine
 
@@ -713,7 +767,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
                 f"this state is damaged: it has {len(fitted)} fitted scales"
             )
         # States from before motion have fewer scales.
-        return RoadScales.from_vector(fitted, like=self.scales)
+        return type(self.scales).from_vector(fitted, like=self.scales)
 
 
 def _require_noise(stated: Floats | None) -> None:

@@ -120,7 +120,7 @@ class Slots:
     def roll_back(self, visited: Ints) -> None:
         """Take slots away from all roads but these, which were visited first."""
         self.visited = visited
-        is_later = self._slot >= len(self)
+        is_later = self._slot >= _P + len(visited)
         self._slot[is_later] = -1
 
     # --- sums of slots -----------------------------------------------------------------------

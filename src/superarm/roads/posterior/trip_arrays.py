@@ -9,6 +9,7 @@ import numpy as np
 
 from superarm.core.errors import InputError, StateError
 from superarm.core.inputs import as_positions, as_vector
+from superarm.roads.rows import COLUMNS
 
 from .borders import Borders
 from .keys import check_rows
@@ -18,18 +19,21 @@ from .trips import Trips
 _REQUIRED = frozenset({"keys", "of", "rewards", "trip", "noise", "alone"})
 
 
-def trips_from_arrays(arrays: Mapping[str, Any], roads: int) -> Trips:
+def trips_from_arrays(
+    arrays: Mapping[str, Any], roads: int, columns: int = COLUMNS
+) -> Trips:
     """The inverse of :meth:`Trips.arrays`, or an error that explains what is wrong.
 
     Args:
         arrays: By the names that they have in a state.
         roads: How many roads there are.
+        columns: How many columns a key has.
     """
     missing = _REQUIRED - {*arrays}
     if missing:
         raise StateError(f"this state is damaged: it lacks {min(missing)!r}")
     trips = Trips(
-        keys=check_rows(arrays["keys"], roads),
+        keys=check_rows(arrays["keys"], roads, columns),
         reward_of_arm=as_positions(arrays["of"], "of"),
         rewards=as_vector(arrays["rewards"], "rewards"),
         trip=as_positions(arrays["trip"], "trip"),
