@@ -275,6 +275,12 @@ def route(geojson: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     "--accept-unlikely", is_flag=True, help="Also learn trips that look wrong."
 )
 @_choice("--energy", "auto", "net", "raw", description=_ENERGY)
+@click.option(
+    "--hours",
+    is_flag=True,
+    default=None,
+    help="Learn a profile over the day of every road; the log needs a column time.",
+)
 @common_options
 def learn(as_json: bool, quiet: bool, **options: Any) -> None:
     """Learn from a fleet's log of trips.

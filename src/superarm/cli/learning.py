@@ -39,6 +39,7 @@ def learn(
     outliers: Outliers | None,
     accept_unlikely: bool = False,
     energy: Energy = "auto",
+    hours: bool | None = None,
 ) -> tuple[Lesson, LineGraph]:
     """Learn the trips that the state does not contain yet, and save the state.
 
@@ -52,6 +53,7 @@ def learn(
         outliers: How to treat outliers; by default as the state does.
         accept_unlikely: Whether to learn trips that look wrong.
         energy: Whether energies include kinetic energy.
+        hours: Whether roads have a profile over the day; by default as in the state.
     """
     check_network(net)
     check_elevation(elevation)
@@ -74,7 +76,13 @@ def learn(
     try:
         with file_lock(state):
             lesson = _learn_and_save(
-                state, graph, logged, vehicles=vehicle_of, energy=energy, **options
+                state,
+                graph,
+                logged,
+                vehicles=vehicle_of,
+                energy=energy,
+                hours=hours,
+                **options,
             )
     except OSError as error:
         raise FileError(

@@ -162,6 +162,7 @@ def _lines(answer: RouteAnswer) -> list[str]:
         f"{_signed(lowest)} to {_signed(highest)} Wh",
         f"  ({INTERVAL})",
     ]
+    lines += _learned_time(answer)
     lines += _track_record(answer)
     lines += _battery(answer)
     lines += _conditions(answer)
@@ -212,6 +213,22 @@ def _battery(answer: RouteAnswer) -> list[str]:
             f"{lowest} Wh (95 %) after edge {charge['lowest_at']}"
         )
     return lines
+
+
+def _learned_time(answer: RouteAnswer) -> list[str]:
+    """How long the route takes at the hour of departure, where that was learned."""
+    best = answer.best
+    seconds = best.learned_seconds
+    if seconds is None or best.seconds_spread is None:
+        return []
+    when = "over the day"
+    if answer.depart is not None:
+        when = f"departing at {answer.depart}"
+    least = max(seconds - best.seconds_spread, 0.0) / 60.0
+    most = (seconds + best.seconds_spread) / 60.0
+    return [
+        f"expected time {seconds / 60.0:.1f} min {when}, 95 % interval {least:.1f} to {most:.1f} min"
+    ]
 
 
 def _conditions(answer: RouteAnswer) -> list[str]:

@@ -21,7 +21,7 @@ from superarm.core.inputs import require_choice
 from superarm.core.registry import describe, difference
 from superarm.policies import IndexPolicy
 from superarm.policies.ledger import MOST_ROUNDS
-from superarm.roads.energy import Vehicle
+from superarm.roads.energy import HourlyScales, Vehicle
 from superarm.roads.networks import LineGraph
 from superarm.roads.policies.navigation import route_greedy
 from superarm.roads.posterior import RoadGP, Trips
@@ -112,14 +112,20 @@ def _step(trip: LoggedTrip) -> int:
     return 1 + MOST_ROUNDS + number
 
 
-def fleet_policy(graph: LineGraph, **options: Any) -> IndexPolicy:
+def fleet_policy(
+    graph: LineGraph, *, hours: bool | None = None, **options: Any
+) -> IndexPolicy:
     """A new policy that chooses the route of least expected energy.
 
     Args:
         graph: The roads.
+        hours: Whether roads have a profile over the day: ``scales`` are then ``HourlyScales()`` unless
+            given, and trips need times. By default they have none.
         options: ``scales``, ``refit`` and ``outliers`` of
             :class:`~superarm.roads.models.FleetModel`.
     """
+    if hours:
+        options.setdefault("scales", HourlyScales())
     return route_greedy(fleet_model(graph, **options), spread="none")
 
 
@@ -151,6 +157,7 @@ def learn_trips(
     vehicles: Mapping[str, Vehicle] | None = None,
     accept_unlikely: bool = False,
     energy: Energy = "auto",
+    hours: bool | None = None,
     **options: Any,
 ) -> Lesson:
     """Learn from trips, into a new policy or into one that has learned before.
@@ -164,13 +171,16 @@ def learn_trips(
             :func:`~superarm.roads.fleets.check_log`).
         energy: Whether energies of edges include kinetic energy ("raw") or not ("net"); by default it
             is detected.
+        hours: Whether roads have a profile over the day, learned from the times of the trips; by
+            default as in ``policy``, and not in a new one.
         options: As for :func:`fleet_policy`. They must agree with ``policy`` if both are given.
     """
     require_choice(energy, "energy", get_args(Energy))
     if policy is None:
-        policy = fleet_policy(graph, **options)
+        policy = fleet_policy(graph, hours=hours, **options)
         options = {}
     posterior = _road_posterior(policy, graph, options)
+    _check_hours(posterior, hours)
     log = _examine_log(graph, policy, posterior, trips, vehicles or {})
     metered = {step: examined.metered for step, examined in log.examined.items()}
     readings = read_as(posterior, graph, metered, energy)
@@ -197,6 +207,7 @@ def learn_trips(
             reading = readings[step]
             parts += split_trip(reading.learned, examined.jumps)
         posterior.observe_trips(Trips.joined(parts))
+        _learn_durations(posterior, learned.values())
         posterior.name_vehicles(log.vehicles)
         policy.note_steps(list(learned))
     return Lesson(
@@ -208,6 +219,13 @@ def learn_trips(
         raw=sum(readings[step].raw for step in learned),
         parts=len(parts),
     )
+
+
+def _learn_durations(posterior: RoadGP, trips: Iterable[ExaminedTrip]) -> None:
+    """Learn how long roads take, where the fleet has hours and the log seconds."""
+    known = [trip.durations for trip in trips if trip.durations is not None]
+    if known and posterior.durations is not None:
+        posterior.durations.observe_trips(Trips.joined(known))
 
 
 @dataclass
@@ -299,6 +317,19 @@ def _is_about_right(trips: list[Energies]) -> bool:
     typical = np.median(ratios)
     least, most = KNOWN_VEHICLE.refused
     return bool(least < typical < most)
+
+
+def _check_hours(posterior: RoadGP, hours: bool | None) -> None:
+    """Refuse hours that differ from those of a policy that has learned."""
+    if hours is None or hours == posterior.has_hours:
+        return
+    learned, wanted = (
+        ("with", "without") if posterior.has_hours else ("without", "with")
+    )
+    raise StateError(
+        f"this state was learned {learned} hours and cannot continue {wanted} them: start a new state "
+        "from the whole log"
+    )
 
 
 def _road_posterior(

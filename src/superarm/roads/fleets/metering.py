@@ -12,8 +12,8 @@ from superarm.core.inputs import as_number
 from superarm.roads.energy import Vehicle
 from superarm.roads.networks import LineGraph
 from superarm.roads.posterior import RoadGP, Trips
-from superarm.roads.problems.fleet import road_rows
-from superarm.roads.rows import Column
+from superarm.roads.problems.fleet_model import duration_rows, road_rows
+from superarm.roads.rows import Column, with_hours
 
 from .reading import MeteredTrip
 from .records import LoggedTrip
@@ -22,6 +22,7 @@ from .trip_energies import Energies
 
 _JUMP = 500.0  # metres between consecutive edges, above which a trip is learned as two
 _GAP = 0.05  # share of a section that may be missing between its edges
+_HOURS = 24.0
 _LEAST_GAP = 50.0  # metres that may be missing from any section
 
 
@@ -34,6 +35,9 @@ class ExaminedTrip(NamedTuple):
     known: Floats  # Wh of each energy that are stored in height, and that turns add
     jumps: list[int]  # arms before which it jumps: there it is learned as another trip
     jump: str  # the first of them, in words
+    durations: (
+        Trips | None
+    )  # seconds of its sections, where the fleet has hours and the log seconds
 
 
 class _Route(NamedTuple):
@@ -78,6 +82,10 @@ def examine_trip(
     turn_costs = _turn_costs(graph, vehicle, route)
     known = _known_energies(graph, vehicle, route, turn_costs)
     keys = road_rows(graph, vehicle, number, route.edges)
+    durations = None
+    if posterior.has_hours:
+        keys = with_hours(keys, _hours_of(graph, trip, route))
+        durations = _durations(graph, trip, route, keys)
     expected = route.summed(keys[:, Column.EXPECTED])
     forecast = float(expected.sum())
     if posterior.trips:
@@ -100,6 +108,7 @@ def examine_trip(
         known=known,
         jumps=(jumps + 1).tolist(),
         jump=_describe_jumps(graph, trip, route.edges, gaps, jumps),
+        durations=durations,
     )
 
 
@@ -128,6 +137,62 @@ def _speeds_of(trip: LoggedTrip) -> Floats:
     """Speeds where each section begins and ends, m/s, NaN where the log has none, (r, 2)."""
     speeds = [(section.start_speed, section.end_speed) for section in trip.sections]
     return np.array(speeds, dtype=np.float64)
+
+
+def _expected_seconds(graph: LineGraph, route: _Route) -> Floats:
+    """Seconds of each edge and of the turn behind it on empty roads, (k,)."""
+    seconds = graph.travel_time[route.edges].copy()
+    seconds[:-1] += _turn_seconds(graph, route)
+    return seconds
+
+
+def _turn_seconds(graph: LineGraph, route: _Route) -> Floats:
+    """Seconds of the turn behind each edge but the last, 0 where edges are missing, (k − 1,)."""
+    turns = graph.turns_between(route.edges)
+    return np.where(turns < 0, 0.0, graph.turn_seconds[turns])
+
+
+def _hours_of(graph: LineGraph, trip: LoggedTrip, route: _Route) -> Floats:
+    """The hour at which each edge begins, (k,).
+
+    By the log where it has the time; within a section, and after one without the next one's time, in
+    proportion to the seconds on empty roads.
+    """
+    seconds = _expected_seconds(graph, route)
+    hours = np.empty(len(seconds))
+    clock = trip.sections[0].hour
+    if clock is None:
+        raise InputError(
+            "it has no time of day, which a fleet with hours needs: add the column time to the log, or "
+            "learn into a state without hours"
+        )
+    for number, section in enumerate(trip.sections):
+        if section.hour is not None:
+            clock = section.hour
+        is_inside = route.section == number
+        of_edges = seconds[is_inside]
+        if section.seconds is not None:
+            of_edges = of_edges * (section.seconds / of_edges.sum())
+        ends = clock + np.cumsum(of_edges) / 3600.0
+        hours[is_inside] = np.append(clock, ends[:-1])
+        clock = float(ends[-1])
+    return hours % _HOURS
+
+
+def _durations(
+    graph: LineGraph, trip: LoggedTrip, route: _Route, keys: Floats
+) -> Trips | None:
+    """The seconds of sections less those of turns; ``None`` where the log has none."""
+    seconds = [section.seconds for section in trip.sections]
+    measured = np.array(seconds, dtype=np.float64)  # NaN where unknown
+    is_known = ~np.isnan(measured)
+    if not is_known.any():
+        return None
+    of_turns = np.zeros(route.sections)
+    np.add.at(of_turns, route.section[:-1], _turn_seconds(graph, route))
+    rows = duration_rows(graph, keys)
+    durations = Trips.of_one(rows, route.section, measured - of_turns)
+    return durations.without(~is_known)
 
 
 def _turn_costs(graph: LineGraph, vehicle: Vehicle, route: _Route) -> Floats:

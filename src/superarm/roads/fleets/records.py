@@ -13,6 +13,8 @@ class TripSection(NamedTuple):
     energy: float  # Wh
     start_speed: float | None = None  # m/s where they begin, if the log has it
     end_speed: float | None = None
+    hour: float | None = None  # when they begin, 0 to 24, if the log has it
+    seconds: float | None = None  # how long they took
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,9 @@ and, where the log has them,
 ===================  =================================================================
 ``start_speed_m_s``  the vehicle's speed where the row's first edge begins; empty if unknown
 ``end_speed_m_s``    its speed where the row's last edge ends
+``time``             when the row's first edge begins: HH:MM, HH:MM:SS, or a date and time; empty
+                     if unknown. Fleets with hours need it in the first row of every trip
+``duration_s``       seconds that the row's edges took; by default those until the next row's time
 ===================  =================================================================
 
 or one row for each point of a GPS trace (extra ``gps``), in the order of time:
@@ -23,6 +26,7 @@ or one row for each point of a GPS trace (extra ``gps``), in the order of time:
 ``time_s``     seconds
 ``lat``        latitude in degrees; ``lon`` longitude
 ``counter_wh`` energy drawn from the battery so far: a counter, of which only changes matter
+``time``       the time of the point, as above, if the log has it; that of a trip's first point counts
 =============  =======================================================================
 """
 
@@ -34,10 +38,11 @@ import lzma
 import math
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, time
+from itertools import groupby, pairwise
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -47,6 +52,9 @@ from superarm.roads.networks import LineGraph
 
 from .records import LoggedTrip, TripSection
 
+if TYPE_CHECKING:
+    from superarm.roads.gps import MatchedTrace, TraceSection
+
 _LARGEST = 1e10
 MOST_WH = 1e7
 """The largest energy of an edge or a trip: 10 MWh."""
@@ -54,6 +62,8 @@ _MOST_BYTES = 1 << 28  # of one table: 256 MiB, some five million rows
 _MOST_LETTERS = 1 << 24  # of one entry: a trip of 100,000 edges has a tenth of it
 _TRACE_COLUMNS = ("time_s", "lat", "lon", "counter_wh")
 _FASTEST = 100.0  # m/s
+_MOST_SECONDS = 86_400.0
+_HOURS = 24.0
 Part = TypeVar("Part")
 
 
@@ -89,6 +99,30 @@ class _Row(NamedTuple):
         """A speed, m/s; ``None`` where the entry is empty."""
         return self.number(column, _FASTEST) if self.text(column) else None
 
+    def hour(self) -> float | None:
+        """The time of day in hours; ``None`` where the entry is empty."""
+        text = self.text("time").strip()
+        if not text:
+            return None
+        for kind in (time, datetime):
+            try:
+                moment = kind.fromisoformat(text)
+            except ValueError:
+                continue
+            return moment.hour + moment.minute / 60.0 + moment.second / 3600.0
+        raise self.error(
+            f"time must be HH:MM, HH:MM:SS, or a date and time such as 2025-03-14T08:30, got {text!r:.60}"
+        )
+
+    def seconds(self) -> float | None:
+        """How long the row took; ``None`` where the entry is empty."""
+        if not self.text("duration_s"):
+            return None
+        seconds = self.number("duration_s", _MOST_SECONDS)
+        if seconds <= 0.0:
+            raise self.error(f"duration_s must be positive, got {seconds:g}")
+        return seconds
+
 
 class _TripName(NamedTuple):
     """How rows name their trip."""
@@ -104,6 +138,7 @@ class _Point(NamedTuple):
     lat: float  # degrees
     lon: float
     counter: float  # Wh
+    hour: float | None  # of the day
 
 
 def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
@@ -132,7 +167,7 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
         trip = LoggedTrip(
             name=name.trip,
             vehicle=name.vehicle,
-            sections=tuple(parts),
+            sections=_with_durations(parts),
         )
         trips.append(trip)
     return trips
@@ -247,6 +282,7 @@ def _point(row: _Row) -> _Point:
         lat=row.number("lat"),
         lon=row.number("lon"),
         counter=row.number("counter_wh"),
+        hour=row.hour(),
     )
 
 
@@ -267,7 +303,29 @@ def _section(row: _Row, column: str) -> TripSection:
         energy = 1000.0 * row.number("energy_kwh", MOST_WH / 1000.0)
     else:
         energy = row.number("energy_wh", MOST_WH)
-    return TripSection(edges, energy, start_speed, end_speed)
+    return TripSection(edges, energy, start_speed, end_speed, row.hour(), row.seconds())
+
+
+def _with_durations(sections: list[TripSection]) -> tuple[TripSection, ...]:
+    """Sections that take until the next one begins, where the log has no duration."""
+    complete = []
+    for section, following in pairwise([*sections, None]):
+        assert section is not None
+        seconds = section.seconds
+        if seconds is None and following is not None:
+            seconds = _seconds_between(section, following)
+        complete.append(section._replace(seconds=seconds))
+    return tuple(complete)
+
+
+def _seconds_between(section: TripSection, following: TripSection) -> float | None:
+    if section.hour is None or following.hour is None:
+        return None
+    hours = (following.hour - section.hour) % _HOURS
+    # Times without seconds may be equal; no trip takes half a day for a row.
+    if hours == 0.0 or hours > 0.5 * _HOURS:
+        return None
+    return 3600.0 * hours
 
 
 # --- traces ----------------------------------------------------------------------------------
@@ -277,7 +335,9 @@ def _match_trip(name: _TripName, graph: LineGraph, points: list[_Point]) -> Logg
     """A trace as sections, with energies from its counter."""
     from superarm.roads.gps import energies_along, match_trace, pieces_of
 
-    times, lats, lons, counter = np.array(points).T
+    readings = [(point.time, point.lat, point.lon, point.counter) for point in points]
+    times, lats, lons, counter = np.array(readings).T
+    first_hour = points[0].hour
     places = np.column_stack([lons, lats])
     sections: list[TripSection] = []
     failure = ""  # of the first piece that cannot be matched
@@ -289,9 +349,18 @@ def _match_trip(name: _TripName, graph: LineGraph, points: list[_Point]) -> Logg
             except InputError as error:
                 failure = failure or str(error)
                 continue
-            for section in energies_along(matched, times[piece], counter[piece]):
+            traced = energies_along(matched, times[piece], counter[piece])
+            begins = _begins(matched, traced)
+            for section, begin in zip(traced, begins, strict=True):
                 edges = tuple(graph.ids[edge] for edge in section.edges)
-                sections.append(TripSection(edges, section.energy))
+                hour = None
+                if first_hour is not None:
+                    hour = (first_hour + (begin - times[0]) / 3600.0) % _HOURS
+                sections.append(
+                    TripSection(
+                        edges, section.energy, hour=hour, seconds=section.seconds
+                    )
+                )
     except InputError as error:
         sections = []
         failure = str(error)
@@ -307,3 +376,17 @@ def _match_trip(name: _TripName, graph: LineGraph, points: list[_Point]) -> Logg
     return LoggedTrip(
         name=name.trip, vehicle=name.vehicle, sections=tuple(sections), jump=jump
     )
+
+
+def _begins(matched: MatchedTrace, sections: Sequence[TraceSection]) -> list[float]:
+    """When each section was entered, seconds on the trace's clock."""
+    edges = matched.edges.tolist()
+    begins = []
+    place = 0
+    for section in sections:
+        count = len(section.edges)
+        while tuple(edges[place : place + count]) != section.edges:
+            place += 1
+        begins.append(float(matched.enter[place]))
+        place += count
+    return begins

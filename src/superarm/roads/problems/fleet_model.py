@@ -16,7 +16,13 @@ from superarm.oracles import ShortestPath
 from superarm.roads.energy import RoadScales, Vehicle
 from superarm.roads.models import FleetModel
 from superarm.roads.networks import LineGraph
-from superarm.roads.rows import DISCRETE_COLUMNS, Column, build_rows, term_sizes
+from superarm.roads.rows import (
+    DISCRETE_COLUMNS,
+    Column,
+    build_rows,
+    edges_of,
+    term_sizes,
+)
 
 from .road_models import TABLE_2
 
@@ -49,6 +55,25 @@ def road_rows(
         vehicle=number,
     )
     return read_only(rows)
+
+
+def duration_rows(graph: LineGraph, rows: Floats) -> Floats:
+    """Rows of the same roads whose reward is the seconds that they take, (k, 10).
+
+    Turns add ``graph.turn_seconds``, which the rows do not contain.
+
+    Args:
+        graph: The roads.
+        rows: Rows of energies with hours, (k, 10).
+    """
+    seconds = graph.travel_time[edges_of(rows)]
+    durations = np.zeros_like(rows)
+    for column in (Column.EDGE, Column.STOPS, Column.VEHICLE, Column.HOUR):
+        durations[:, column] = rows[:, column]
+    durations[:, Column.EXPECTED] = seconds
+    durations[:, Column.TIME] = seconds
+    durations[:, Column.MASS_RATIO] = 1.0
+    return durations
 
 
 def road_sizes(graph: LineGraph) -> Floats:

@@ -40,12 +40,16 @@ class Leg:
         way: The route.
         energy: Expected energy, Wh.
         spread: Half-width of its 95 % interval, Wh.
+        learned_seconds: Expected seconds at the hours along the route, where a fleet has learned them.
+        seconds_spread: Half-width of their 95 % interval.
     """
 
     graph: LineGraph
     way: RoutePath
     energy: float
     spread: float
+    learned_seconds: float | None = None
+    seconds_spread: float | None = None
 
     @property
     def edges(self) -> Ints:
@@ -88,7 +92,7 @@ class Leg:
 
     def as_json(self) -> dict[str, float]:
         """The sums, as ``superarm route --json`` prints them."""
-        return {
+        sums = {
             "energy_wh": self.energy,
             "energy_low_wh": self.energy - self.spread,
             "energy_high_wh": self.energy + self.spread,
@@ -96,6 +100,12 @@ class Leg:
             "travel_time_s": self.seconds,
             "climb_m": self.climb,
         }
+        if self.learned_seconds is not None and self.seconds_spread is not None:
+            least = max(self.learned_seconds - self.seconds_spread, 0.0)
+            sums["learned_time_s"] = self.learned_seconds
+            sums["learned_time_low_s"] = least
+            sums["learned_time_high_s"] = self.learned_seconds + self.seconds_spread
+        return sums
 
 
 class RoutedVehicle(NamedTuple):

@@ -11,9 +11,10 @@ from superarm.core.normal import rectified_mean
 from superarm.roads.networks import LineGraph
 from superarm.roads.policies.navigation import Routing
 
-from .energy_beliefs import EnergySource, When
+from .energy_beliefs import EdgeEnergies, EnergySource, When
+from .hourly_energies import HourlyEnergies
 from .prices import Plan
-from .search import Search
+from .search import Ends, Search
 
 _MOST_PLANS = 32  # times of departure for which costs are cached
 
@@ -54,8 +55,29 @@ class Costs:
         if key not in self._plans:
             if len(self._plans) >= _MOST_PLANS:
                 self._plans.clear()
-            self._plans[key] = self._make_plan(key)
+            self._plans[key] = self._make_plan(self.source.energies(key))
         return self._plans[key]
+
+    def plan_from(self, start: Ends, when: When | None) -> Plan:
+        """The same for routes from one place: at the hour at which each edge is reached, if it matters.
+
+        Args:
+            start: Where routes begin.
+            when: The time of departure.
+        """
+        source = self.source
+        if when is None or not isinstance(source, HourlyEnergies):
+            return self.plan(when)
+        turn_seconds = self._graph.turn_seconds
+        fastest = Search(
+            self._graph,
+            source.seconds(when),
+            turn_seconds,
+            backend="numpy",
+            form="landmarks",
+        )
+        delays = fastest.reached(start)
+        return self._make_plan(source.energies(when, delays))
 
     def prepare_like(self, other: Costs) -> None:
         """Compute the plans that other costs have, with their landmarks and hierarchies.
@@ -68,9 +90,8 @@ class Costs:
             own.search.prepare_like(plan.search)
             own.uncredited.prepare_like(plan.uncredited)
 
-    def _make_plan(self, when: When | None) -> Plan:
+    def _make_plan(self, energies: EdgeEnergies) -> Plan:
         graph = self._graph
-        energies = self.source.energies(when)
         per_metre = 0.0
         noise_std = energies.noise_std
         if self._routing == "potential":

@@ -93,6 +93,14 @@ class RouteParts(NamedTuple):
         return PartialRows(partial, noise)
 
 
+class RouteForecast(NamedTuple):
+    """What a route takes at the hours along it."""
+
+    means: Floats  # expected energy of what is driven of each edge, Wh, (k,)
+    seconds: float | None  # expected, turns included; None where they were not learned
+    seconds_spread: float | None  # half-width of their 95 % interval
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EdgeEnergies:
     """The energies of all edges, for one vehicle at one time.
@@ -103,6 +111,7 @@ class EdgeEnergies:
         noise_std: Standard deviation of the noise of one edge on one trip, Wh.
         spread: Half-width of the 95 % interval of what parts of edges cost together on one trip, Wh.
         observations: How many energies of edges or trips were measured.
+        along: What a route takes at the hours along it; ``None`` where energies have no hour.
     """
 
     mean: Floats
@@ -110,6 +119,7 @@ class EdgeEnergies:
     noise_std: float
     spread: Callable[[RouteParts], float]
     observations: int = 0
+    along: Callable[[RouteParts], RouteForecast] | None = None
 
 
 class EnergySource(Protocol):

@@ -285,7 +285,12 @@ def read_learned(
         if isinstance(policy.posterior, RoadGP) and posterior.track_record.trips:
             # Of the latest trips, wherever they were driven.
             record = posterior.track_record
-        return FleetEnergies(
+        fleet_energies = FleetEnergies
+        if posterior.has_hours:
+            from .hourly_energies import HourlyEnergies
+
+            fleet_energies = HourlyEnergies
+        return fleet_energies(
             posterior, vehicle, name, policy=policy, label=label, record=record
         )
     energy = None

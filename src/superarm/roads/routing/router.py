@@ -236,7 +236,8 @@ class Router:
                 directions, the better one is taken.
             goal: The same.
             closed: Ids of edges, or names of streets, that are not used.
-            depart: "HH:MM", or a date and time; it matters where ``source.timed``.
+            depart: "HH:MM", or a date and time; it matters where ``source.timed``. A fleet with hours
+                prices each road at the hour at which it is reached.
             charge: What the battery holds at the start, in Wh or as "80%".
             anyway: Whether to return a route on which the charge may fall below the reserve.
         """
@@ -246,7 +247,7 @@ class Router:
             start_end, goal_end, self._closed(closed), as_departure(depart)
         )
         costs = self._costs  # of the whole answer: a refresh may replace them
-        plan = costs.plan(trip.when)
+        plan = costs.plan_from(trip.start.ends, trip.when)
         try:
             initial_charge = self.battery.charge(charge)
         except ValueError as error:
@@ -277,7 +278,8 @@ class Router:
         Args:
             starts: Edge ids, coordinates or names of streets, as in :meth:`route`.
             goals: The same.
-            depart: "HH:MM", or a date and time; it matters where ``source.timed``.
+            depart: "HH:MM", or a date and time; it matters where ``source.timed``. All roads are priced
+                at this hour.
 
         >>> from superarm.roads.networks import generate_city
         >>> router = Router(generate_city(edges=300, seed=1))
@@ -415,7 +417,12 @@ class Router:
         energies = plan.energies
         edges = path.edges
         turns = self.graph.turn_numbers(edges)
+        parts = RouteParts.of(path)
         means = path.shares * energies.mean[edges]
+        seconds = None
+        seconds_spread = None
+        if energies.along is not None:
+            means, seconds, seconds_spread = energies.along(parts)
         means[1:] += energies.turn_costs[turns]
         # From the place's own height to that of this edge there, and back at the goal.
         before = trip.start.step(int(edges[0]))
@@ -423,7 +430,7 @@ class Router:
         means[0] += plan.per_metre * before
         means[-1] -= plan.per_metre * after
         energy = float(means.sum())
-        spread = energies.spread(RouteParts.of(path))
+        spread = energies.spread(parts)
         rise_of_edges = float(path.shares @ self.graph.rise[edges])
         rise = rise_of_edges + before - after
         learned_log = isinstance(source, FleetEnergies)
@@ -432,7 +439,14 @@ class Router:
                 f"the state forecasts {energy:.1f} Wh for a route that does not descend, which is "
                 "impossible: its log was wrong. Correct the log and learn it into a new state"
             )
-        leg = Leg(graph=self.graph, way=path, energy=energy, spread=spread)
+        leg = Leg(
+            graph=self.graph,
+            way=path,
+            energy=energy,
+            spread=spread,
+            learned_seconds=seconds,
+            seconds_spread=seconds_spread,
+        )
         return leg, means
 
     def _compare(

@@ -246,6 +246,18 @@ class Search:
             np.minimum(row, on_one_edge, out=row)
         return costs
 
+    def reached(self, starts: Ends) -> Floats:
+        """The least cost from the starts to the beginning of every edge, (n,); 0 where there is no way.
+
+        Args:
+            starts: Where to begin.
+        """
+        entering = self._entering(starts)
+        paths = self._distances(self._weights, starts.edges, entering, np.inf)
+        before = paths.costs[:-1] - self._costs
+        has_way = np.isfinite(before) & (before > 0.0)
+        return np.where(has_way, before, 0.0)
+
     def _costs_from(self, start: Ends, goals: Sequence[Ends]) -> Floats:
         """The cost of the cheapest route of two or more edges to each goal, (g,)."""
         entering = self._entering(start)
