@@ -58,18 +58,18 @@ def road_rows(
 
 
 def duration_rows(graph: LineGraph, rows: Floats) -> Floats:
-    """Rows of the same roads whose reward is the seconds that they take, (k, 10).
+    """Rows of the same roads whose reward is the seconds that they take, (k, 9) or (k, 10).
 
     Turns add ``graph.turn_seconds``, which the rows do not contain.
 
     Args:
         graph: The roads.
-        rows: Rows of energies with hours, (k, 10).
+        rows: Rows of energies, with or without hours, (k, 9) or (k, 10).
     """
     seconds = graph.travel_time[edges_of(rows)]
-    durations = np.zeros_like(rows)
-    for column in (Column.EDGE, Column.STOPS, Column.VEHICLE, Column.HOUR):
-        durations[:, column] = rows[:, column]
+    durations = rows.copy()
+    for column in (Column.ROLLING, Column.DRAG, Column.CLIMB):
+        durations[:, column] = 0.0
     durations[:, Column.EXPECTED] = seconds
     durations[:, Column.TIME] = seconds
     durations[:, Column.MASS_RATIO] = 1.0
