@@ -1,0 +1,289 @@
+"""A fleet with hours: logs with times, and routes around a jam that recurs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.core import Floats
+from superarm.core.errors import FileError, InputError, StateError
+from superarm.oracles import ShortestPath, Trip
+from superarm.policies import IndexPolicy
+from superarm.roads.energy import Vehicle
+from superarm.roads.fleets import (
+    LoggedTrip,
+    TripSection,
+    fleet_policy,
+    learn_trips,
+    read_trips,
+)
+from superarm.roads.networks import LineGraph, RoadNetwork, generate_city
+from superarm.roads.posterior import RoadGP
+from superarm.roads.problems.fleet_model import duration_rows, road_rows
+from superarm.roads.routing import Router
+from superarm.roads.routing.energy_beliefs import RouteParts
+from superarm.roads.routing.hourly_energies import HourlyEnergies
+from superarm.roads.rows import Column, with_hours
+
+CAR = Vehicle()
+JAM_WH = 60.0
+JAM_SECONDS = 240.0
+ENDS = ("r1", "r20")
+HEADER = "trip,edge,energy_wh,time,duration_s\n"
+
+
+@pytest.fixture(scope="module")
+def network() -> RoadNetwork:
+    return generate_city(edges=200, seed=1)
+
+
+@pytest.fixture(scope="module")
+def graph(network: RoadNetwork) -> LineGraph:
+    return network.line_graph(uturns="dead-ends")
+
+
+def cheapest(graph: LineGraph, without: int | None = None) -> list[int]:
+    """The route of least energy between the ends, perhaps without a road."""
+    costs = CAR.energy(graph.length, graph.speed, graph.rise)
+    costs = np.maximum(costs - CAR.potential(graph.rise), 0.0)
+    if without is not None:
+        costs[without] = 1e6
+    turns = CAR.turn_energy(graph)
+    start, goal = (graph.number(end) for end in ENDS)
+    trip = Trip(start=start, goal=goal, turn_costs=turns)
+    oracle = ShortestPath(successors=graph.turn_graph)
+    rng = np.random.default_rng(0)
+    return [int(edge) for edge in oracle.select(-costs, trip, rng).positions]
+
+
+def jam(hour: float) -> float:
+    """How much of the jam there is: from 7 to 9, most at 8."""
+    return float(np.exp(-0.5 * ((hour - 8.0) / 0.7) ** 2))
+
+
+def logged(
+    graph: LineGraph, name: str, route: list[int], hour: float, jammed: int, rng: Any
+) -> LoggedTrip:
+    """A trip as the model expects it, but for the jam and a little noise."""
+    energies = CAR.energy(graph.length, graph.speed, graph.rise)[route]
+    energies[:-1] += CAR.turn_energy(graph)[graph.turn_numbers(route)]
+    seconds = graph.travel_time[route].copy()
+    seconds[:-1] += graph.turn_seconds[graph.turn_numbers(route)]
+    clock = hour
+    sections = []
+    for edge, energy, duration in zip(route, energies, seconds, strict=True):
+        delayed = jam(clock) * (edge == jammed)
+        took = duration * rng.uniform(0.95, 1.05) + JAM_SECONDS * delayed
+        spent = energy + JAM_WH * delayed + rng.normal(0.0, 0.3)
+        sections.append(
+            TripSection((graph.ids[edge],), spent, hour=clock % 24.0, seconds=took)
+        )
+        clock += took / 3600.0
+    return LoggedTrip(name=name, sections=tuple(sections))
+
+
+class Jammed:
+    """A fleet that has driven both ways at all hours."""
+
+    def __init__(self, network: RoadNetwork, graph: LineGraph) -> None:
+        through = cheapest(graph)
+        self.jammed = through[len(through) // 2]
+        around = cheapest(graph, without=self.jammed)
+        rng = np.random.default_rng(1)
+        hours = np.concatenate([np.arange(0.5, 24.0, 1.0), [7.7, 7.9, 8.1, 8.3]])
+        trips = []
+        for number, hour in enumerate(rng.permutation(hours).tolist()):
+            for way, route in (("through", through), ("around", around)):
+                name = f"{way} {number}"
+                trips.append(logged(graph, name, route, hour, self.jammed, rng))
+        # The jam is an outlier until it is known.
+        lesson = learn_trips(
+            graph,
+            trips,
+            hours=True,
+            outliers="keep",
+            accept_unlikely=True,
+            energy="net",
+        )
+        self.policy = lesson.policy
+        self.posterior = lesson.posterior
+        self.router = Router(network, state=self.policy.state())
+
+
+@pytest.fixture(scope="module")
+def fleet(network: RoadNetwork, graph: LineGraph) -> Jammed:
+    return Jammed(network, graph)
+
+
+def test_the_route_goes_round_a_jam_that_recurs(
+    fleet: Jammed, graph: LineGraph
+) -> None:
+    jammed = graph.ids[fleet.jammed]
+    at_eight = fleet.router.route(*ENDS, depart="08:00")
+    at_noon = fleet.router.route(*ENDS, depart="12:00")
+    assert jammed not in at_eight.ids()
+    assert jammed in at_noon.ids()
+    assert at_eight.timed
+    assert at_eight.best.energy > at_noon.best.energy
+    through_at_noon = at_noon.best.learned_seconds
+    assert through_at_noon is not None
+    # What the way through costs at eight: the jam, to a third.
+    source = fleet.router.source
+    assert isinstance(source, HourlyEnergies)
+    parts = RouteParts.of(at_noon.best.way)
+    at_eight_along = source.energies(time(8)).along
+    assert at_eight_along is not None
+    forecast = at_eight_along(parts)
+    assert forecast.seconds is not None
+    assert abs(forecast.seconds - through_at_noon - JAM_SECONDS) < JAM_SECONDS / 3.0
+    assert abs(forecast.means.sum() - at_noon.best.energy - JAM_WH) < JAM_WH / 3.0
+
+
+def test_each_road_is_priced_when_it_is_reached(
+    fleet: Jammed, graph: LineGraph
+) -> None:
+    """Against a clock that goes on road by road."""
+    source = fleet.router.source
+    assert isinstance(source, HourlyEnergies)
+    parts = RouteParts.of(fleet.router.route(*ENDS, depart="12:00").best.way)
+    durations = fleet.posterior.durations
+    assert durations is not None
+    turns = graph.turn_numbers(parts.edges)
+    for hour, minute in ((7, 40), (23, 58)):
+        clock = hour + minute / 60.0
+        hours = []
+        for place, edge in enumerate(parts.edges.tolist()):
+            hours.append(clock % 24.0)
+            row = with_hours(road_rows(graph, CAR, 0, np.array([edge])), clock % 24.0)
+            timed = duration_rows(graph, row)
+            seconds = float(durations.predict(timed, return_std=False).mean[0])
+            if place < len(turns):
+                seconds += float(graph.turn_seconds[turns[place]])
+            clock += seconds / 3600.0
+        rows = source._rows_along(parts, time(hour, minute))
+        # Three corrections leave less than a second.
+        away = (rows[parts.edges, Column.HOUR] - hours + 12.0) % 24.0 - 12.0
+        assert np.abs(away).max() < 1.0 / 3600.0
+
+
+def test_without_a_departure_the_interval_covers_the_day(fleet: Jammed) -> None:
+    router = fleet.router
+    through = RouteParts.of(router.route(*ENDS, depart="12:00").best.way)
+    any_time = router.source.energies(None)
+    spreads = [
+        router.source.energies(time(hour)).spread(through) for hour in range(0, 24, 3)
+    ]
+    assert any_time.spread(through) > np.mean(spreads)
+    answer = router.route(*ENDS)
+    assert answer.depart is None
+    assert np.isfinite(answer.best.energy)
+    assert router.matrix([ENDS[0]], [ENDS[1]], depart="08:00").shape == (1, 1)
+
+
+def test_two_minutes_over_midnight_change_little(fleet: Jammed) -> None:
+    before = fleet.router.route(*ENDS, depart="23:59").best
+    after = fleet.router.route(*ENDS, depart="00:01").best
+    assert abs(before.energy - after.energy) < 0.01 * before.energy
+    assert before.learned_seconds is not None
+    assert after.learned_seconds is not None
+    assert abs(before.learned_seconds - after.learned_seconds) < 1.0
+
+
+def test_a_saved_fleet_keeps_its_hours(
+    fleet: Jammed, network: RoadNetwork, tmp_path: Path
+) -> None:
+    file = tmp_path / "fleet.npz"
+    fleet.policy.save(file)
+    router = Router(network, state=file)
+    answer = router.route(*ENDS, depart="08:00")
+    expected = fleet.router.route(*ENDS, depart="08:00")
+    assert answer.ids() == expected.ids()
+    assert answer.as_json() == expected.as_json()
+
+
+# --- logs ----------------------------------------------------------------------------------
+
+
+def write(path: Path, rows: list[str]) -> Path:
+    path.write_text(HEADER + "\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def test_times_of_a_log_are_read(graph: LineGraph, tmp_path: Path) -> None:
+    first, second = graph.ids[:2]
+    rows = [
+        f"a,{first},10.0,23:59:30,",
+        f"a,{second},11.0,2025-03-14T00:00:15,20",
+        f"b,{first},10.0,08:00,",
+        f"b,{second},11.0,,",
+    ]
+    one, other = read_trips(write(tmp_path / "log.csv", rows), graph)
+    assert [section.seconds for section in one.sections] == [
+        pytest.approx(45.0),
+        20.0,
+    ]
+    assert one.sections[1].hour == pytest.approx(15.0 / 3600.0)
+    assert other.sections[0].hour == 8.0
+    assert [section.seconds for section in other.sections] == [None, None]
+    for wrong in ("8h", "25:00"):
+        with pytest.raises(FileError, match="time"):
+            read_trips(write(tmp_path / "x.csv", [f"a,{first},10.0,{wrong},"]), graph)
+    with pytest.raises(FileError, match="duration_s"):
+        read_trips(write(tmp_path / "y.csv", [f"a,{first},10.0,08:00,-3"]), graph)
+
+
+def _hours_learned(policy: IndexPolicy) -> Floats:
+    posterior = policy.posterior
+    assert isinstance(posterior, RoadGP)
+    return posterior._engine.log.view().keys[:, Column.HOUR]
+
+
+def test_hours_within_a_total_follow_the_expected_times(graph: LineGraph) -> None:
+    route = cheapest(graph)
+    rng = np.random.default_rng(0)
+    by_edge = logged(graph, "t", route, 9.0, -1, rng)
+    seconds = sum(section.seconds or 0.0 for section in by_edge.sections)
+    edges = tuple(edge for section in by_edge.sections for edge in section.edges)
+    energy = sum(section.energy for section in by_edge.sections)
+    total = TripSection(edges, energy, hour=9.0, seconds=2.0 * seconds)
+    trip = LoggedTrip(name="t", sections=(total,))
+    lesson = learn_trips(graph, [trip], hours=True)
+    hours = _hours_learned(lesson.policy)
+    assert hours[0] == 9.0
+    assert (np.diff(hours) > 0.0).all()
+    assert 9.0 + 1.5 * seconds / 3600.0 < hours[-1] < 9.0 + 2.0 * seconds / 3600.0
+    durations = lesson.posterior.durations
+    assert durations is not None
+    assert durations.trips == 1
+
+
+def test_trips_without_times_are_refused(graph: LineGraph) -> None:
+    rng = np.random.default_rng(0)
+    trip = logged(graph, "t", cheapest(graph), 9.0, -1, rng)
+    untimed = replace(
+        trip, sections=tuple(s._replace(hour=None) for s in trip.sections)
+    )
+    lesson = learn_trips(graph, [untimed], hours=True)
+    assert lesson.trips == 0
+    assert "column time" in lesson.refused["t"]
+    # Without hours, times make no difference.
+    plain = learn_trips(graph, [untimed]).posterior
+    timed = learn_trips(graph, [trip]).posterior
+    keys = road_rows(graph, CAR, 0)
+    np.testing.assert_array_equal(timed.predict(keys).mean, plain.predict(keys).mean)
+    assert plain.durations is None
+
+
+def test_a_state_keeps_to_its_hours(graph: LineGraph) -> None:
+    policy = fleet_policy(graph, hours=True)
+    with pytest.raises(StateError, match="with hours"):
+        learn_trips(graph, [], policy=policy, hours=False)
+    with pytest.raises(StateError, match="without hours"):
+        learn_trips(graph, [], policy=fleet_policy(graph), hours=True)
+    with pytest.raises(InputError, match="sparse"):
+        fleet_policy(graph, hours=True, form="sparse")
