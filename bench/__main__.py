@@ -22,12 +22,13 @@ for _name in ("OPENBLAS", "OMP", "MKL", "BLIS", "VECLIB_MAXIMUM", "NUMEXPR", "NU
 
 SUITES = (
     "hand", "streaming", "finite", "network", "combinatorial", "drift", "movement", "threads", "startup",
-    "service", "scale",
+    "service", "scale", "hours",
 )  # fmt: skip
 
 ALL = "all"
 LEFT_OUT = {
     "hand": "its rows are part of finite, drift, combinatorial and streaming",
+    "hours": "it has no peers: it compares two fleets in SUMO",
     "scale": "it has no peers: it measures what docs/scale.md computes with",
 }
 """Suites that ``all`` leaves out, and why."""

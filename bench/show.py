@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import hours_table
 from .measure import Results, Row, machine
 
 HEADER = (
@@ -82,6 +83,8 @@ def plain(results: Results) -> str:
 
 def markdown(results: Results) -> str:
     """One row for each case, a column for each peer with its time over ours; the rest is JSON."""
+    if results.suite == "hours":
+        return hours_table.markdown(results.facts)
     others = [row for row in results.rows if not row.peer.startswith("our own")]
     peers = list(dict.fromkeys(row.peer for row in others))
     compared = any(row.max_abs_diff is not None for row in others)

@@ -507,3 +507,33 @@ def test_fleet_run_can_continue_with_a_log(cli: Command, town: Any, log: Path) -
         *words(town, log, state=str(state)), "--vehicles", "vans.toml", "--json"
     ).json()
     assert (summary["trips_learned"], summary["trips_in_all"]) == (12, 15)
+
+
+def test_hours_are_learned_from_a_log_with_times(
+    cli: Command, town: Any, log: Path
+) -> None:
+    """The same log with times: `--hours` learns a profile, and `--depart` counts."""
+    head, *rows = log.read_text(encoding="utf-8").splitlines()
+    timed = [f"{head},time,duration_s"]
+    begun: set[str] = set()
+    for row in rows:
+        trip = row.split(",")[0]
+        hour = "" if trip in begun else f"{2 * int(trip[1:]) % 24:02d}:30"
+        begun.add(trip)
+        timed.append(f"{row},{hour},20")
+    with_times = Path("timed.csv")
+    with_times.write_text("\n".join(timed) + "\n", encoding="utf-8")
+    lesson = cli(*words(town, with_times), "--hours", "--json").json()
+    assert (lesson["trips_learned"], lesson["trips_refused"]) == (12, {})
+    asked = ("route", "--net", town.tables, *ENDS, "--state", "fleet.npz")
+    answer = cli(*asked, "--depart", "08:00", "--json").json()
+    assert answer["depart_used"]
+    assert answer["learned_time_low_s"] < answer["learned_time_s"]
+    text = cli(*asked, "--depart", "08:00").out
+    assert "min departing at 08:00, 95 % interval" in text
+    # A log without times has no hours, and a state without hours does not get them.
+    refused = cli(*words(town, log, state="other.npz"), "--hours")
+    assert "column time" in refused.fails(1)
+    cli(*words(town, log, state="plain.npz"))
+    conflict = cli(*words(town, with_times, state="plain.npz"), "--hours")
+    assert "without hours" in conflict.fails(1)

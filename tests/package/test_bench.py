@@ -280,7 +280,7 @@ def test_the_page_on_scale_has_the_stored_numbers() -> None:
 RESULTS = ROOT / "bench" / "results"
 SUITES = (
     *("hand", "streaming", "finite", "network", "combinatorial"),
-    *("drift", "movement", "threads", "startup", "service"),
+    *("drift", "movement", "threads", "startup", "service", "hours"),
 )
 
 
