@@ -59,10 +59,17 @@ BANDS = tuple((first, first + 3) for first in range(0, 24, 3))
 _MOMENTS = 16  # of each level; the first half for the log, the others for the trips that are forecast
 _WARM_UP = 900.0  # s
 _VEHICLES = 8
+PER_HOUR = 16  # trips of the log, and as many that are forecast
 _PLACES = 7
 _ROUTES = 8
 _LEAST_SECONDS = 90.0  # of a trip on empty roads
 _LOAD = 200.0  # kg, at most
+
+
+def half_moments() -> tuple[range, range]:
+    """The moments of the trips that are learned, and of those that are forecast."""
+    half = _MOMENTS // 2
+    return range(half), range(half, _MOMENTS)
 
 
 class City(NamedTuple):
@@ -432,13 +439,13 @@ def run(*, quick: bool, repeats: int | None) -> Results:
         quick: Whether to drive a few trips in one city only.
         repeats: Not used: nothing is timed.
     """
-    per_hour = 2 if quick else 16
+    per_hour = 2 if quick else PER_HOUR
     facts: dict[str, Any] = {}
     for city in CITIES[:1] if quick else CITIES:
         world = World(city)
-        half = _MOMENTS // 2
-        log = world.trips("log", per_hour, range(half))
-        unseen = world.trips("unseen", per_hour, range(half, _MOMENTS))
+        learned, others = half_moments()
+        log = world.trips("log", per_hour, learned)
+        unseen = world.trips("unseen", per_hour, others)
         world.close()
         logged = [world.logged(number, trip) for number, trip in enumerate(log)]
         fleets = Fleets(world, logged)
