@@ -56,7 +56,7 @@ LEVEL_OF_HOUR = (
     *(LOW,) * 2,
 )
 BANDS = tuple((first, first + 3) for first in range(0, 24, 3))
-_MOMENTS = 16  # of each level; the first half for the log, the others for the trips that are forecast
+_MOMENTS = 12  # of each level; the first half for the log, the others for the trips that are forecast
 _WARM_UP = 900.0  # s
 _VEHICLES = 8
 PER_HOUR = 16  # trips of the log, and as many that are forecast

@@ -241,3 +241,44 @@ def test_an_impossible_state_is_refused(name: str, values: Floats) -> None:
     )
     with pytest.raises((StateError, InputError)):
         IntervalCalibration(KEPT).remember(damaged, "x")
+
+
+def test_intervals_are_calibrated_hour_by_hour() -> None:
+    """A jam makes trips at eight six times as uncertain as at twenty: one width serves neither.
+
+    Weights of scores by their hour at least halve what either hour's coverage is off. The rest is due to
+    the prior scores, which are 2.4 times as wide as those at twenty, and to the level that both share.
+    """
+    rng = np.random.default_rng(0)
+    stds = {8.0: 3.0, 20.0: 0.5}
+    shares = {}
+    for uses_hours in (True, False):
+        calibration = IntervalCalibration(200)
+        inside: dict[float, list[bool]] = {hour: [] for hour in stds}
+        for number in range(3200):
+            hour = (8.0, 20.0)[number % 2]
+            known_hour = hour if uses_hours else None
+            score = abs(rng.normal(0.0, stds[hour]))
+            if number >= 200:
+                width = calibration.widths(known_hour)[AT_95]
+                inside[hour].append(bool(score <= width))
+            calibration.judge(np.array([score]), known_hour)
+        shares[uses_hours] = [float(np.mean(inside[hour])) for hour in stds]
+    at_eight, at_twenty = shares[True]
+    # The prior scores count for a sixth beside a hundred of each hour, and are 2.4 times as wide as
+    # those at twenty.
+    away = np.abs(np.array([shares[True], shares[False]]) - 0.95)
+    assert (away[0] < 0.5 * away[1]).all(), shares
+
+
+def test_hours_of_scores_are_saved() -> None:
+    calibration = IntervalCalibration(200)
+    for number in range(30):
+        hour = None if number % 3 == 0 else float(number % 24)
+        calibration.judge(np.array([0.1 * number]), hour)
+    arrays = calibration.arrays("trips")
+    state = State(kind="test", schema=1, arrays=arrays)
+    other = IntervalCalibration(200)
+    other.remember(state, "trips")
+    for hour in (None, 0.0, 7.5, 23.9):
+        np.testing.assert_array_equal(other.widths(hour), calibration.widths(hour))

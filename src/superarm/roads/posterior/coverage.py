@@ -10,6 +10,11 @@ Conformal Inference Under Distribution Shift, 2021]. Over T trips the miss rate 
 nominal one by at most (1 + 1/step)/T, if no score lies beyond the widest interval (at ``_HIGHEST``) or
 within the narrowest. Under that condition the level stays between −step and 1 + step. Otherwise it is
 clipped to that range, so that scores no level could cover do not distort intervals for long.
+
+Where the hour matters, noise does, too: the model has one noise for all hours, but a jam lasts longer on
+one day than on the next. So scores count by how near their hour is to that of the forecast, with a
+normal of ``_HOURS_NEAR`` as weight [Tibshirani, Barber, Candès and Ramdas, Conformal Prediction Under
+Covariate Shift, 2019].
 """
 
 from __future__ import annotations
@@ -23,11 +28,14 @@ from superarm.core.errors import StateError
 from superarm.core.inputs import as_features, as_vector
 
 _PRIOR_SCORES = 20.0  # how many scores the normal counts for
+_LEAST_PRIOR_SCORES = 4.0  # at an hour near which there are few scores
 _NORMAL = 200  # quantiles that stand for the normal
 _WIDER = 1.2  # this and the step were chosen on Monaco, Luxembourg and a generated city
 _STEP = 0.05
 _RECENT = 100  # trips by which forecasts are judged
 _HIGHEST = 0.9995
+_HOURS_NEAR = 1.5  # standard deviation of the weights of scores by their hour
+_DAY = 24.0  # hours
 
 
 class TrackRecord(NamedTuple):
@@ -57,14 +65,19 @@ class IntervalCalibration:
     def __init__(self, most_scores: int) -> None:
         self._most_scores = most_scores
         self._scores = np.empty(0)
+        self._hours = np.empty(0)  # of the scores; NaN where it does not matter
         self._levels = np.array(LEVELS)
         self._inside = np.empty((0, len(LEVELS)))  # shares, (trips, levels)
 
-    def widths(self) -> Floats:
-        """Half-widths of the central intervals of ``LEVELS``, in standard deviations, (levels,)."""
+    def widths(self, hour: float | None = None) -> Floats:
+        """Half-widths of the central intervals of ``LEVELS``, in standard deviations, (levels,).
+
+        Args:
+            hour: The hour of what is forecast; ``None`` where it does not matter.
+        """
         own_scores = self._scores
-        own_weights = np.ones(len(own_scores))
-        prior_weights = np.full(_NORMAL, _PRIOR_SCORES / _NORMAL)
+        own_weights = self._weights(hour)
+        prior_weights = np.full(_NORMAL, self._prior_scores(own_weights) / _NORMAL)
         scores = np.concatenate([own_scores, _prior_scores()])
         weights = np.concatenate([own_weights, prior_weights])
         order = np.argsort(scores)
@@ -79,13 +92,30 @@ class IntervalCalibration:
         widths: Floats = sorted_scores[places]
         return widths
 
-    def judge(self, scores: Floats) -> None:
+    def _weights(self, hour: float | None) -> Floats:
+        """How much each score counts at this hour, 0 to 1, (k,)."""
+        weights = np.ones(len(self._scores))
+        if hour is None:
+            return weights
+        away = (self._hours - hour + 0.5 * _DAY) % _DAY - 0.5 * _DAY
+        by_hour = np.exp(-0.5 * np.square(away / _HOURS_NEAR))
+        return np.where(np.isnan(away), weights, by_hour)
+
+    def _prior_scores(self, own_weights: Floats) -> float:
+        """How many scores the normal counts for: in proportion to those that count at this hour."""
+        if not len(own_weights):
+            return _PRIOR_SCORES
+        near = float(own_weights.mean())
+        return max(near * _PRIOR_SCORES, _LEAST_PRIOR_SCORES)
+
+    def judge(self, scores: Floats, hour: float | None = None) -> None:
         """Update levels and scores with those of a trip.
 
         Args:
             scores: One or more, (k,).
+            hour: When it began; ``None`` where that does not matter.
         """
-        is_inside = scores[:, None] <= self.widths()
+        is_inside = scores[:, None] <= self.widths(hour)
         inside = is_inside.mean(axis=0)  # shares, (levels,)
         too_few = np.array(LEVELS) - inside
         moved = self._levels + _STEP * too_few
@@ -95,6 +125,9 @@ class IntervalCalibration:
         self._inside = every_inside[-_RECENT:]
         every_score = np.concatenate([self._scores, scores])
         self._scores = every_score[-self._most_scores :]
+        hours = np.full(len(scores), np.nan if hour is None else hour)
+        every_hour = np.concatenate([self._hours, hours])
+        self._hours = every_hour[-self._most_scores :]
 
     @property
     def track_record(self) -> TrackRecord:
@@ -106,11 +139,16 @@ class IntervalCalibration:
 
     def arrays(self, name: str) -> dict[str, Floats]:
         """Scores, levels and record for a state, their names prefixed."""
-        return {
+        arrays = {
             f"{name}_scores": self._scores,
             f"{name}_levels": self._levels,
             f"{name}_inside": self._inside,
         }
+        has_hour = ~np.isnan(self._hours)
+        if has_hour.any():
+            # −1 stands for none: states hold finite numbers.
+            arrays[f"{name}_hours"] = np.where(has_hour, self._hours, -1.0)
+        return arrays
 
     def remember(self, state: State, name: str) -> None:
         """Restore what :meth:`arrays` saved.
@@ -134,7 +172,12 @@ class IntervalCalibration:
             raise StateError(
                 "this state is damaged: its record of forecasts is impossible"
             )
+        hours = np.full(len(scores), np.nan)
+        if f"{name}_hours" in state.arrays:
+            stored = as_vector(state.array(f"{name}_hours"), "hours", len(scores))
+            hours = np.where(stored < 0.0, np.nan, stored)
         self._scores = scores.copy()
+        self._hours = hours
         self._levels = levels.copy()
         self._inside = inside.copy()
 

@@ -67,7 +67,7 @@ from superarm.roads.energy.scales import (
     Outliers,
     RoadScales,
 )
-from superarm.roads.rows import COLUMNS, HOURLY_COLUMNS, edges_of
+from superarm.roads.rows import ANY_HOUR, COLUMNS, HOURLY_COLUMNS, Column, edges_of
 
 from .belief import RoadBelief
 from .compact_trips import compact_arrays, expanded_arrays, is_compact
@@ -212,6 +212,13 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         """Whether what roads cost depends on the hour: rows then have a tenth column."""
         return isinstance(self.scales, HourlyScales)
 
+    def _hour_of(self, keys: Floats) -> float | None:
+        """The hour at which a trip begins; ``None`` where it is not known or does not matter."""
+        if not self.has_hours or not len(keys):
+            return None
+        hour = float(keys[0, Column.HOUR])
+        return None if hour == ANY_HOUR else hour
+
     @property
     def _columns(self) -> int:
         return HOURLY_COLUMNS if self.has_hours else COLUMNS
@@ -342,7 +349,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         return self._trip_intervals.track_record
 
     def widths(self, keys: Any = None) -> tuple[Floats, Floats]:
-        return self._road_intervals.widths(), self._trip_intervals.widths()
+        hour = None if keys is None else self._hour_of(keys)
+        return self._road_intervals.widths(hour), self._trip_intervals.widths(hour)
 
     @exclusive
     def noise_cov(self, keys: NDArray[Any]) -> Floats:
@@ -569,6 +577,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
     def _learn(self, trip: Trips) -> float:
         """Learn one trip and judge its forecast; returns the information gained, nats."""
         self._raise_delayed_warning()
+        hour = self._hour_of(trip.keys)
         expected = self._engine.judge(trip)
         residual = trip.rewards - expected.mean
         covariance = expected.total_cov
@@ -592,7 +601,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         # From here on nothing can fail: what was forecast is judged, whether it was learned or refused.
         trip_std = np.sqrt(covariance.sum())
         trip_score = abs(residual.sum()) / trip_std
-        self._judge_forecast(trip_score, road_scores)
+        self._judge_forecast(trip_score, road_scores, hour)
         self._flag(outliers)
         if has_rewards:
             self._since_rebuild += 1
@@ -606,15 +615,17 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             self._delayed_warning = None
             warn(message, PrecisionWarning)
 
-    def _judge_forecast(self, trip_score: float, road_scores: Floats) -> None:
+    def _judge_forecast(
+        self, trip_score: float, road_scores: Floats, hour: float | None
+    ) -> None:
         # A slip of the meter is a miss, but does not show how wide intervals must be.
         most = _FARTHEST * self.outlier_limit
         if self.outliers == "keep":
             most = np.inf
         trip_scores = np.array([trip_score])
-        self._trip_intervals.judge(np.minimum(trip_scores, most))
+        self._trip_intervals.judge(np.minimum(trip_scores, most), hour)
         if len(road_scores) > 1:
-            self._road_intervals.judge(np.minimum(road_scores, most))
+            self._road_intervals.judge(np.minimum(road_scores, most), hour)
 
     def _flag(self, outliers: Iterable[Outlier]) -> None:
         """Count outliers and remember the latest."""

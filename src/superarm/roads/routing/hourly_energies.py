@@ -141,7 +141,7 @@ class HourlyEnergies(FleetEnergies):
         if not len(partial):
             return _Seconds(mean, 0.0)
         of_roads, std = durations.total(partial)
-        _, widths = durations.widths()
+        _, widths = durations.widths(partial)
         return _Seconds(mean + of_roads, float(widths[AT_95]) * std)
 
     # --- intervals ---------------------------------------------------------------------------

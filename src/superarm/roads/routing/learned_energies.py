@@ -210,7 +210,7 @@ class FleetEnergies(LearnedEnergies):
             return 0.0
         posterior = self._policy.posterior
         if isinstance(posterior, RoadGP):
-            _, trip_widths = posterior.widths()
+            _, trip_widths = posterior.widths(partial)
             width = float(trip_widths[AT_95])
             _, std = posterior.total(partial)
         else:
