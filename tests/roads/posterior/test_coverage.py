@@ -264,9 +264,6 @@ def test_intervals_are_calibrated_hour_by_hour() -> None:
                 inside[hour].append(bool(score <= width))
             calibration.judge(np.array([score]), known_hour)
         shares[uses_hours] = [float(np.mean(inside[hour])) for hour in stds]
-    at_eight, at_twenty = shares[True]
-    # The prior scores count for a sixth beside a hundred of each hour, and are 2.4 times as wide as
-    # those at twenty.
     away = np.abs(np.array([shares[True], shares[False]]) - 0.95)
     assert (away[0] < 0.5 * away[1]).all(), shares
 
