@@ -525,6 +525,7 @@ def test_hours_are_learned_from_a_log_with_times(
     with_times.write_text("\n".join(timed) + "\n", encoding="utf-8")
     lesson = cli(*words(town, with_times), "--hours", "--json").json()
     assert (lesson["trips_learned"], lesson["trips_refused"]) == (12, {})
+    assert {"near_hour", "own_hour"} < set(lesson["scales_wh"])
     asked = ("route", "--net", town.tables, *ENDS, "--state", "fleet.npz")
     answer = cli(*asked, "--depart", "08:00", "--json").json()
     assert answer["depart_used"]
@@ -537,3 +538,6 @@ def test_hours_are_learned_from_a_log_with_times(
     cli(*words(town, log, state="plain.npz"))
     conflict = cli(*words(town, with_times, state="plain.npz"), "--hours")
     assert "without hours" in conflict.fails(1)
+    continued = cli(*words(town, with_times)).out
+    assert "Over the day, an edge deviates" in continued
+    assert "durations of 12 trips are learned" in continued

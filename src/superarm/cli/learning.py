@@ -11,7 +11,7 @@ from superarm.core.files import require_regular
 from superarm.core.states import file_lock, load
 from superarm.lab.results.formats import count_text
 from superarm.policies import IndexPolicy
-from superarm.roads.energy import Vehicle
+from superarm.roads.energy import HourlyScales, Vehicle
 from superarm.roads.energy.scales import Outliers
 from superarm.roads.fleets import Energy, Lesson, LoggedTrip, learn_trips, read_trips
 from superarm.roads.networks import LineGraph
@@ -234,12 +234,20 @@ def _scale_lines(lesson: Lesson) -> list[str]:
     if not gp.trips:
         return []
     scales = gp.fitted
-    return [
+    lines = [
         f"Roads deviate from the energy model by {scales.own:.1f} Wh per edge, plus "
         f"{scales.near:.1f} Wh shared with neighbours.",
         f"Repeated drives of an edge vary by {scales.noise:.1f} Wh plus "
         f"{100.0 * scales.noise_share:.0f} % of its energy, more on slow edges.",
     ]
+    if isinstance(scales, HourlyScales):
+        durations = 0 if gp.durations is None else gp.durations.trips
+        lines.append(
+            f"Over the day, an edge deviates from its mean by {scales.own_hour:.1f} Wh, plus "
+            f"{scales.near_hour:.1f} Wh shared with neighbours; durations of "
+            f"{count_text(durations, 'trip')} are learned."
+        )
+    return lines
 
 
 def _coverage_lines(lesson: Lesson) -> list[str]:

@@ -11,7 +11,7 @@ from scipy.sparse import csc_array
 from scipy.special import ive
 from scipy.stats import binom
 
-from superarm.core import Floats, Ints
+from superarm.core import Arms, Floats, Ints, Offer
 from superarm.core.errors import InputError, StateError
 from superarm.core.states import state_from_bytes, state_to_bytes
 from superarm.kernels import GraphMatern
@@ -241,6 +241,21 @@ def test_a_jam_is_borrowed_by_neighbours_and_neighbouring_hours() -> None:
     assert abs(more(3, 13.0)) < 2.0
     assert more(3, 13.0) < more(3, 7.0) < more(3, 8.0)
     assert 0.5 < more(4, 8.0) < more(3, 8.0)
+
+
+def test_roads_that_are_driven_on_now_are_less_uncertain() -> None:
+    """A pending road has the variance that it has once it is learned; means stay."""
+    gp = learn(learner(), some_trips(11))
+    offer = Offer(step=1, arms=Arms.numbered(EVERYWHERE))
+    pending = rows(np.array([9]), 7.0)
+    belief = gp.belief(offer, pending)
+    mean, std = belief.mean, belief.std
+    noise = np.diagonal(gp.noise_cov(pending))
+    gp.observe(pending, gp.predict(pending).mean, noise)
+    learned = gp.predict(EVERYWHERE)
+    assert learned.std is not None
+    np.testing.assert_allclose(np.square(std), np.square(learned.std), atol=TOLERANCE)
+    np.testing.assert_allclose(mean, learned.mean, atol=TOLERANCE)
 
 
 # --- scales --------------------------------------------------------------------------------

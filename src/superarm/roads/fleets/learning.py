@@ -74,6 +74,10 @@ class Lesson:
         gp = self.posterior
         record = gp.track_record
         scales = gp.fitted
+        scales_wh = {"near": scales.near, "own": scales.own, "noise": scales.noise}
+        if isinstance(scales, HourlyScales):
+            scales_wh["near_hour"] = scales.near_hour
+            scales_wh["own_hour"] = scales.own_hour
         flagged = []
         for outlier in gp.flagged:
             item = {
@@ -96,11 +100,7 @@ class Lesson:
             "trips_judged": record.trips,
             "trips_inside": record.inside if record.trips else None,
             "trust": record.holds,
-            "scales_wh": {
-                "near": scales.near,
-                "own": scales.own,
-                "noise": scales.noise,
-            },
+            "scales_wh": scales_wh,
         }
 
 
