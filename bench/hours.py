@@ -56,7 +56,7 @@ LEVEL_OF_HOUR = (
     *(LOW,) * 2,
 )
 BANDS = tuple((first, first + 3) for first in range(0, 24, 3))
-_MOMENTS = 12  # of each level; the first half for the log, the others for the trips that are forecast
+_MOMENTS = 12  # of each level that can be used, a minute apart
 _WARM_UP = 900.0  # s
 _VEHICLES = 8
 PER_HOUR = 12  # trips of the log, and as many that are forecast
@@ -68,8 +68,7 @@ _LOAD = 200.0  # kg, at most
 
 def half_moments() -> tuple[range, range]:
     """The moments of the trips that are learned, and of those that are forecast."""
-    half = _MOMENTS // 2
-    return range(half), range(half, _MOMENTS)
+    return range(3), range(3, 6)
 
 
 class City(NamedTuple):
@@ -432,6 +431,38 @@ def by_hour(judged: Judged) -> dict[str, Any]:
     return found
 
 
+class Comparison(NamedTuple):
+    """What was learned and found in one city."""
+
+    fleets: Fleets
+    log: list[Driven]
+    facts: dict[str, Any]
+
+
+def compare(city: City, per_hour: int) -> Comparison:
+    """Errors and coverage of both fleets in a city.
+
+    Args:
+        city: Which city.
+        per_hour: How many trips of each hour are learned, and how many are forecast.
+    """
+    world = World(city)
+    learned, others = half_moments()
+    log = world.trips("log", per_hour, learned)
+    unseen = world.trips("unseen", per_hour, others)
+    world.close()
+    logged = [world.logged(number, trip) for number, trip in enumerate(log)]
+    fleets = Fleets(world, logged)
+    facts = {
+        "trips_learned": len(log),
+        "roads_visited": len(fleets.with_hours.visited),
+        "cars_an_hour": dict(zip(LEVELS, city.per_hour, strict=True)),
+        "with hours": by_hour(judge(fleets, unseen, hours=True)),
+        "without": by_hour(judge(fleets, unseen, hours=False)),
+    }
+    return Comparison(fleets, log, facts)
+
+
 def run(*, quick: bool, repeats: int | None) -> Results:
     """Errors and coverage of both fleets in both cities.
 
@@ -440,20 +471,6 @@ def run(*, quick: bool, repeats: int | None) -> Results:
         repeats: Not used: nothing is timed.
     """
     per_hour = 2 if quick else PER_HOUR
-    facts: dict[str, Any] = {}
-    for city in CITIES[:1] if quick else CITIES:
-        world = World(city)
-        learned, others = half_moments()
-        log = world.trips("log", per_hour, learned)
-        unseen = world.trips("unseen", per_hour, others)
-        world.close()
-        logged = [world.logged(number, trip) for number, trip in enumerate(log)]
-        fleets = Fleets(world, logged)
-        facts[city.name] = {
-            "trips_learned": len(log),
-            "roads_visited": len(fleets.with_hours.visited),
-            "cars_an_hour": dict(zip(LEVELS, city.per_hour, strict=True)),
-            "with hours": by_hour(judge(fleets, unseen, hours=True)),
-            "without": by_hour(judge(fleets, unseen, hours=False)),
-        }
+    cities = CITIES[:1] if quick else CITIES
+    facts = {city.name: compare(city, per_hour).facts for city in cities}
     return Results(suite="hours", rows=[], facts=facts)

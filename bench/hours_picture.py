@@ -26,8 +26,7 @@ from .hours import (
     PER_HOUR,
     Driven,
     Fleets,
-    World,
-    half_moments,
+    compare,
 )
 
 _HOURS = np.linspace(0.0, 24.0, 193)
@@ -133,12 +132,8 @@ def _dots(axes: Any, driven: list[Driven], edge: int) -> None:
 def main() -> None:
     name, path = sys.argv[1:3]
     city = next(city for city in CITIES if city.name == name)
-    world = World(city)
-    learned, _ = half_moments()
-    driven = world.trips("log", PER_HOUR, learned)
-    world.close()
-    log = [world.logged(number, trip) for number, trip in enumerate(driven)]
-    draw(Fleets(world, log), driven, Path(path))
+    compared = compare(city, PER_HOUR)
+    draw(compared.fleets, compared.log, Path(path))
 
 
 if __name__ == "__main__":

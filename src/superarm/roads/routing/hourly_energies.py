@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.core import AT_95, Arms, Floats, Offer
+from superarm.core.caching import cached_property
 from superarm.roads.posterior import RoadGP
 from superarm.roads.problems.fleet_model import duration_rows, road_rows
 from superarm.roads.rows import ANY_HOUR, Column, with_hours
@@ -23,7 +24,7 @@ from .energy_beliefs import EdgeEnergies, RouteForecast, RouteParts, When
 from .learned_energies import FleetEnergies
 
 _HOURS = 24.0
-_EACH_HOUR = np.arange(_HOURS)
+_OVER_THE_DAY = np.arange(0.0, _HOURS, 2.0)
 _LEAST_SHARE = 0.1  # of the seconds on empty roads: no road is passed in less
 _CORRECTIONS = 3  # of the hours along a route by the seconds at these hours
 
@@ -89,8 +90,12 @@ class HourlyEnergies(FleetEnergies):
 
     def _rows(self, hours: Floats | float) -> Floats:
         """Rows of all roads at these hours, (n, 10)."""
+        return with_hours(self._rows_without_hours, hours)
+
+    @cached_property
+    def _rows_without_hours(self) -> Floats:
         assert self._graph is not None
-        return with_hours(road_rows(self._graph, self.vehicle, self._number), hours)
+        return road_rows(self._graph, self.vehicle, self._number)
 
     def _offer(self, rows: Floats) -> Offer:
         # Numbers as ids: an edge may be driven twice.
@@ -153,7 +158,7 @@ class HourlyEnergies(FleetEnergies):
             return self._spread(self._offer(rows), rows, parts)
         squares = []
         means = []
-        for hour in _EACH_HOUR.tolist():
+        for hour in _OVER_THE_DAY.tolist():
             rows = self._rows(hour)
             squares.append(self._spread(self._offer(rows), rows, parts) ** 2)
             of_edges = self._fleet.predict(rows[parts.edges], return_std=False).mean
