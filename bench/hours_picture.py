@@ -90,13 +90,13 @@ def draw(fleets: Fleets, driven: list[Driven], path: Path) -> None:
     figure, (top, bottom) = plt.subplots(2, 1, sharex=True, figsize=(8.0, 6.4))
     _panel(top, *seconds_over_day(graph, gp, edge), "seconds")
     _panel(bottom, *energy_over_day(graph, gp, edge), "Wh, by a car of 1,830 kg")
-    _dots(top, driven, edge)
+    _dots(top, graph, driven, edge)
     top.axhline(graph.travel_time[edge], color="0.5", linestyle=":", linewidth=1.0)
     top.annotate("empty road", (0.1, graph.travel_time[edge]), va="bottom", color="0.4")
     length = f"{graph.length[edge]:.0f} m"
     top.set_title(
         f"{fleets.world.city.name.capitalize()}: edge {graph.ids[edge]}, {length}. "
-        "Line: learned mean; band: its 95 % interval; dots: drives",
+        "Line: learned mean; band: its 95 %\ninterval; dots: drives of the log; grey: hours of high demand",
         fontsize=10,
         loc="left",
     )
@@ -118,14 +118,17 @@ def _panel(axes: Any, mean: Floats, std: Floats, label: str) -> None:
     axes.grid(alpha=0.3)
 
 
-def _dots(axes: Any, driven: list[Driven], edge: int) -> None:
+def _dots(axes: Any, graph: LineGraph, driven: list[Driven], edge: int) -> None:
+    """What the road took, less what its turn takes on average on empty roads."""
     hours = []
     seconds = []
     for trip in driven:
+        turns = graph.turn_numbers(trip.route)
+        of_turns = np.append(graph.turn_seconds[turns], 0.0)
         for place in np.flatnonzero(trip.route == edge).tolist():
             begin = trip.hour + trip.seconds[:place].sum() / 3600.0
             hours.append(begin % 24.0)
-            seconds.append(trip.seconds[place])
+            seconds.append(trip.seconds[place] - of_turns[place])
     axes.plot(hours, seconds, ".", color="0.25", markersize=3)
 
 
