@@ -94,9 +94,10 @@ from superarm.posteriors import (
     SparseVariational,
     StreamingGP,
 )
-from superarm.roads.energy import RoadEnergy, RoadScales, Vehicle
+from superarm.roads.energy import HourlyScales, RoadEnergy, RoadScales, Vehicle
 from superarm.roads.models import FleetModel, RoadModel
 from superarm.roads.posterior import RoadGP
+from superarm.roads.rows import with_hours
 from superarm.rules import UCB, Fixed, Greedy, Rectified, Thompson
 
 HERE = Path(__file__).parent
@@ -620,6 +621,12 @@ def timed_rows(step: int) -> tuple[Any, Any]:
     return np.column_stack([rows, np.full(len(rows), float(step))]), rewards
 
 
+def of_timed_trips(step: int) -> tuple[Any, Any]:
+    """The same trips, each at another hour."""
+    keys, rewards = of_trips(step)
+    return with_hours(keys, 5.0 * step % 24.0), rewards
+
+
 def of_trips(step: int) -> tuple[Any, Any]:
     rows = _vehicle_rows(step)[chance(step, 6).choice(N, 5, replace=False)]
     return rows, rows[:, 1] * 1.1 + 0.5 * chance(step, 4).normal(size=len(rows))
@@ -696,6 +703,15 @@ POSTERIORS: dict[str, PosteriorCase] = {
         lambda: RoadGP(
             FLEET.kernel, ENERGIES, form="sparse", tolerance=1e-9, **FLEET_POSTERIOR
         )
+    ),
+    "roads-by-hour": PosteriorCase(
+        make=lambda: RoadGP(
+            FLEET.kernel,
+            ENERGIES,
+            **{**FLEET_POSTERIOR, "scales": HourlyScales(harmonics=2)},
+        ),
+        data=of_timed_trips,
+        queries=with_hours(_vehicle_rows(13)[:6], 4.0 * np.arange(6)),
     ),
     "separate": fleet_case(
         lambda: Separate(RoadGP(FLEET.kernel, ENERGIES, **FLEET_POSTERIOR), column=8)
