@@ -94,7 +94,13 @@ from superarm.posteriors import (
     SparseVariational,
     StreamingGP,
 )
-from superarm.roads.energy import HourlyScales, RoadEnergy, RoadScales, Vehicle
+from superarm.roads.energy import (
+    DurationScales,
+    HourlyScales,
+    RoadEnergy,
+    RoadScales,
+    Vehicle,
+)
 from superarm.roads.models import FleetModel, RoadModel
 from superarm.roads.posterior import RoadGP
 from superarm.roads.rows import with_hours
@@ -656,6 +662,15 @@ def fleet_case(make: Callable[[], Any]) -> PosteriorCase:
     return PosteriorCase(make=make, data=of_trips, queries=_vehicle_rows(13)[:6])
 
 
+def hourly_case(scales: RoadScales) -> PosteriorCase:
+    options = {**FLEET_POSTERIOR, "scales": scales}
+    return PosteriorCase(
+        make=lambda: RoadGP(FLEET.kernel, ENERGIES, **options),
+        data=of_timed_trips,
+        queries=with_hours(_vehicle_rows(13)[:6], 4.0 * np.arange(6)),
+    )
+
+
 POSTERIORS: dict[str, PosteriorCase] = {
     "streaming-cholesky": row_case(streaming(form="cholesky")),
     "streaming-finite-rank": row_case(
@@ -704,15 +719,8 @@ POSTERIORS: dict[str, PosteriorCase] = {
             FLEET.kernel, ENERGIES, form="sparse", tolerance=1e-9, **FLEET_POSTERIOR
         )
     ),
-    "roads-by-hour": PosteriorCase(
-        make=lambda: RoadGP(
-            FLEET.kernel,
-            ENERGIES,
-            **{**FLEET_POSTERIOR, "scales": HourlyScales(harmonics=2)},
-        ),
-        data=of_timed_trips,
-        queries=with_hours(_vehicle_rows(13)[:6], 4.0 * np.arange(6)),
-    ),
+    "roads-by-hour": hourly_case(HourlyScales(harmonics=2)),
+    "road-durations": hourly_case(DurationScales(harmonics=2)),
     "separate": fleet_case(
         lambda: Separate(RoadGP(FLEET.kernel, ENERGIES, **FLEET_POSTERIOR), column=8)
     ),

@@ -23,6 +23,8 @@ from .trip_energies import Energies
 _JUMP = 500.0  # metres between consecutive edges, above which a trip is learned as two
 _GAP = 0.05  # share of a section that may be missing between its edges
 _HOURS = 24.0
+_PARKED = 600.0  # seconds beyond a multiple of those on empty roads: no jam, but a stop
+_SLOWEST = 5.0
 _LEAST_GAP = 50.0  # metres that may be missing from any section
 
 
@@ -185,7 +187,9 @@ def _durations(
     """The seconds of sections less those of turns; ``None`` where the log has none."""
     seconds = [section.seconds for section in trip.sections]
     measured = np.array(seconds, dtype=np.float64)  # NaN where unknown
-    is_known = ~np.isnan(measured)
+    expected = route.summed(_expected_seconds(graph, route))
+    # Longer ones were parked; NaN is not less than anything.
+    is_known = measured < _PARKED + _SLOWEST * expected
     if not is_known.any():
         return None
     of_turns = np.zeros(route.sections)

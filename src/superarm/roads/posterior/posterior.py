@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -57,7 +58,7 @@ from superarm.core.inputs import (
     require_type,
 )
 from superarm.core.locks import exclusive
-from superarm.core.registry import contradiction, register
+from superarm.core.registry import contradiction, describe, register
 from superarm.core.threads import one_blas_thread
 from superarm.kernels import GraphMatern
 from superarm.posteriors.base import GaussianPosterior, Memory, as_noise, is_empty
@@ -234,8 +235,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             scales=DurationScales(harmonics=scales.harmonics),
             refit=self.refit,
             most=self.most,
-            outliers=self.outliers,
-            outlier_limit=self.outlier_limit,
+            # A jam is no slip of the meter: what is rare in seconds is what hours are about.
+            outliers="keep",
         )
 
     # --- form ------------------------------------------------------------------------------
@@ -728,12 +729,16 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         }
         parts = {}
         if self.durations is not None:
-            parts["durations"] = self.durations.state()
+            # Its parameters follow from those of this posterior.
+            parts["durations"] = replace(self.durations.state(), spec=None)
         return Memory(arrays, scalars, parts)
 
     def _remember(self, state: State) -> None:
         if self.durations is not None:
-            self.durations._with_state(state.part("durations"))
+            is_alike = contradiction(self, state.spec) is None
+            spec = describe(self.durations) if is_alike else None
+            durations = replace(state.part("durations"), spec=spec)
+            self.durations._with_state(durations)
         is_short = is_compact(state.arrays)
         log = expanded_arrays(state.arrays) if is_short else state.arrays
         trips = self._as_trips(log)
@@ -773,11 +778,12 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         fitted = state.vector("fitted")
         # A compact log is from after motion.
         has_motion = "border_size" in state.arrays or is_compact(state.arrays)
-        if has_motion and len(fitted) != len(self.scales.as_vector()):
+        is_complete = len(fitted) == len(self.scales.as_vector())
+        if has_motion and not self.has_hours and not is_complete:
             raise StateError(
                 f"this state is damaged: it has {len(fitted)} fitted scales"
             )
-        # States from before motion have fewer scales.
+        # States from before motion have fewer scales; those of hours may get more.
         return type(self.scales).from_vector(fitted, like=self.scales)
 
 
