@@ -512,6 +512,8 @@ def test_other_hosts_and_origins_are_refused(http: httpx.Client) -> None:
     assert "is not allowed" in detail(evil, 421)
     page = http.get("/v1/bandits", headers={"Origin": "http://evil.example"})
     assert "cross-origin" in detail(page, 403)
+    page = http.get("/v1/bandits", headers={"Origin": "http://["})  # no URL
+    assert "cross-origin" in detail(page, 403)
     own = str(http.base_url).rstrip("/")
     assert http.get("/v1/bandits", headers={"Origin": own}).status_code == 200
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import HTTPException
 from insistent_clients import MENU, menu_policy
 from running_service import http_client, running_service, wait_until_ready
 from starlette.types import Message
@@ -30,6 +31,7 @@ from superarm.live.personalizer import personalizer_spec
 from superarm.live.service import Limits, Settings, create_app
 from superarm.live.service.context import Service
 from superarm.live.service.gate import Gate
+from superarm.live.service.guard import _LimitedBody
 from superarm.live.service.handover import Handover
 from superarm.live.service.problems import Refusal
 from superarm.live.service.rate_limit import RateLimit
@@ -89,6 +91,21 @@ def test_an_idle_tenant_saves_up_one_second_of_requests(
         rate.take("acme")
     clock.now += 0.2
     rate.take("acme")
+
+
+@pytest.mark.parametrize(("size", "passes"), [(10, True), (11, False)])
+def test_a_body_of_unknown_length_may_have_as_many_bytes(
+    size: int, passes: bool
+) -> None:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"x" * size, "more_body": False}
+
+    body = _LimitedBody(receive, 10)
+    if passes:
+        assert asyncio.run(body())["body"] == b"x" * 10
+    else:
+        with pytest.raises(HTTPException, match="exceeds the limit of 10 bytes"):
+            asyncio.run(body())
 
 
 def test_a_removed_token_is_refused_within_seconds(
