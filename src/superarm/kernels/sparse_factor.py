@@ -62,11 +62,29 @@ class SparseFactor:
     def gram(self, nodes: Ints, weights: Floats) -> Floats:
         """Wᵀ A⁻¹ W, (k, k), for W with few rows that are not 0.
 
+        With Y = L⁻¹ P W it is Yᵀ D⁻¹ Y, and Y is 0 except at the ancestors of the nodes in the
+        elimination tree: so only a small part of L counts.
+
         Args:
             nodes: Numbers of these rows, each once, (u,).
             weights: The rows, (u, k).
         """
-        return np.asarray(weights.T @ self.inverse_block(nodes) @ weights)
+        from scipy.sparse.linalg import spsolve_triangular
+
+        lower = self._lower
+        if lower is None:
+            right = np.zeros((len(self), weights.shape[1]))
+            right[nodes] = weights
+            gram = weights.T @ self.solve(right)[nodes]
+            return np.asarray(0.5 * (gram + gram.T))
+        rows = lower.places[nodes]
+        reach = _ancestors(lower.parents, rows)
+        part = _columns(lower.L, reach)
+        right = np.zeros((len(reach), weights.shape[1]))
+        right[np.searchsorted(reach, rows)] = weights
+        Y = spsolve_triangular(part, right, lower=True, unit_diagonal=True)
+        half = Y / np.sqrt(lower.pivots[reach])[:, None]
+        return np.asarray(half.T @ half)
 
     @property
     def log_det(self) -> float:
@@ -82,28 +100,10 @@ class SparseFactor:
     def inverse_block(self, nodes: Ints) -> Floats:
         """A⁻¹ between a few distinct nodes, (u, u).
 
-        With Y = L⁻¹ P E it is Yᵀ D⁻¹ Y, and Y is 0 except at the ancestors of the nodes in the
-        elimination tree: so only a small part of L counts.
-
         Args:
             nodes: Their numbers, (u,).
         """
-        from scipy.sparse.linalg import spsolve_triangular
-
-        lower = self._lower
-        if lower is None:
-            unit = np.zeros((len(self), len(nodes)))
-            unit[nodes, np.arange(len(nodes))] = 1.0
-            block = self.solve(unit)[nodes]
-            return np.asarray(0.5 * (block + block.T))
-        rows = lower.places[nodes]
-        reach = _ancestors(lower.parents, rows)
-        part = _columns(lower.L, reach)
-        unit = np.zeros((len(reach), len(nodes)))
-        unit[np.searchsorted(reach, rows), np.arange(len(nodes))] = 1.0
-        Y = spsolve_triangular(part, unit, lower=True, unit_diagonal=True)
-        half = Y / np.sqrt(lower.pivots[reach])[:, None]
-        return np.asarray(half.T @ half)
+        return self.gram(nodes, np.eye(len(nodes)))
 
     @cached_property
     def _lower(self) -> _Lower | None:

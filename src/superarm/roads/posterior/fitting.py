@@ -166,7 +166,7 @@ def _road_parts(engine: Engine, trips: Trips) -> list[Floats]:
     counts, near, sizes = engine.counted_roads(trips)
     squared_sizes = np.square(sizes)[:, None]
     return [
-        counts.T @ near @ counts,
+        near,
         counts.T @ counts,
         counts.T @ (squared_sizes * counts),
     ]

@@ -7,6 +7,8 @@ computed for the rows that they are asked for.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from superarm.core import Floats, Rng, State
@@ -22,12 +24,19 @@ from .hourly_slots import HourlySlots
 from .log import Log
 from .matrices import from_lower, triangle_size
 from .old_states import not_of_its_trips
-from .slots import CountedRoads
 from .trips import Trips
 from .vehicle_groups import VehicleGroups
 
 _P = len(TERMS)
 _ROWS = 256  # whose variances are computed at once
+
+
+class RoadsByHour(NamedTuple):
+    """Visited roads that rewards at some hours are sums of."""
+
+    counts: Floats  # by function of the hour, (u, M, B)
+    near: Floats  # k_G between them, (u, u)
+    sizes: Floats  # Wh, (u,)
 
 
 class HourlyEngine(RoadEngine):
@@ -70,11 +79,14 @@ class HourlyEngine(RoadEngine):
         self._draw_order = DrawOrder.from_arrays(state, driven, roads)
         self.log.append(trips)
 
-    def counted_by_hour(self, trips: Trips) -> CountedRoads:
-        """The roads of these trips; counts are by function of the hour, (u, M, B)."""
-        roads = self.counted_roads(trips)
+    def counted_by_hour(self, trips: Trips) -> RoadsByHour:
+        """The roads of these trips."""
         edges = np.unique(edges_of(trips.keys))
-        return roads._replace(counts=self.slots.counts_by_hour(trips, edges))
+        return RoadsByHour(
+            counts=self.slots.counts_by_hour(trips, edges),
+            near=self.slots.near_between(edges),
+            sizes=self.sizes[edges],
+        )
 
     # --- all roads ---------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class CountedRoads(NamedTuple):
     """Visited roads that rewards are sums of."""
 
     counts: Floats  # how much each reward counts each road, (u, M)
-    near: Floats  # k_G between them, (u, u)
+    near: Floats  # k_G between the rewards, (M, M)
     sizes: Floats  # Wh, (u,)
 
 
@@ -252,14 +252,17 @@ class Slots:
         cov = counts.T @ among @ counts
         return _NearOfSums(with_visited.T @ counts, cov)
 
+    def near_between(self, edges: Ints) -> Floats:
+        """k_G between some visited roads, (u, u)."""
+        places = self._slot[edges] - _P
+        return self._near[np.ix_(places, places)]
+
     def counted_roads(self, trips: Trips) -> CountedRoads:
         """The roads of these trips, all of them visited."""
         edges, counts = count_roads(trips)
-        places = self._slot[edges] - _P
-        block = np.ix_(places, places)
         return CountedRoads(
             counts=counts,
-            near=self._near[block],
+            near=counts.T @ self.near_between(edges) @ counts,
             sizes=self.sizes[edges],
         )
 

@@ -549,7 +549,7 @@ class SparseRoadEngine:
         edges, counts = count_roads(trips)
         if not self._kernel_factor:
             self._kernel_factor.append(SparseFactor(self.kernel.precision()))
-        near = self._kernel_factor[0].inverse_block(edges)
+        near = self._kernel_factor[0].gram(edges, counts)
         return CountedRoads(counts, near, self.sizes[edges])
 
     # --- draws -------------------------------------------------------------------------------
