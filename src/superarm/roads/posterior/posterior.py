@@ -235,8 +235,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             scales=DurationScales(harmonics=scales.harmonics),
             refit=self.refit,
             most=self.most,
-            # A jam is no slip of the meter: what is rare in seconds is what hours are about.
-            outliers="keep",
+            outliers=self.outliers,
+            outlier_limit=self.outlier_limit,
         )
 
     # --- form ------------------------------------------------------------------------------
