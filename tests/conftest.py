@@ -15,7 +15,8 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 settings.register_profile(
     "superarm",
@@ -44,7 +45,13 @@ def regressor(sk: Any) -> Any:
     return GaussianProcessRegressor
 
 
+@given(st.none())
+def _begin_hypothesis(_: None) -> None:
+    """Let Hypothesis register NumPy's generator: it looks at referrers, and does not see frozen ones."""
+
+
 def pytest_collection_finish() -> None:
+    _begin_hypothesis()
     # Thousands of tests stay until the end: do not look through them in every collection.
     gc.freeze()
     gc.enable()
