@@ -32,7 +32,7 @@ from superarm.roads.policies.navigation import (
 )
 from superarm.roads.posterior import RoadGP, noise_parts
 from superarm.roads.problems import Fleet, fleet_draws
-from superarm.roads.problems.fleet import road_rows
+from superarm.roads.problems.fleet import Journey, road_rows
 from superarm.roads.problems.fleet_departures import DepartureCache
 from superarm.roads.problems.fleet_draws import DrawnTrips, cached_round
 from superarm.roads.problems.fleet_vehicles import (
@@ -293,9 +293,9 @@ def test_a_forecast_is_of_what_will_be_seen(monkeypatch: pytest.MonkeyPatch) -> 
     """Where the model is right but for 1 Wh an edge, residuals are that, and nothing else."""
     nothing = RoadScales(near=1e-4, own=1e-4, share=1e-4, noise=1e-4, noise_per_time=1e-4,
                          noise_per_stop=1e-4)  # fmt: skip
-    for module in ("fleet_model", "fleet_draws"):
-        name = f"superarm.roads.problems.{module}.RoadScales"
-        monkeypatch.setattr(name, lambda: nothing)
+    model = "superarm.roads.problems.fleet_model.RoadScales"
+    monkeypatch.setattr(model, lambda: nothing)
+    monkeypatch.setattr(fleet_draws, "_SCALES", nothing)
     problem = world(wear=0.0, payload=0.0, weather=0.0, variety=0.3)
     policy = route_greedy(problem.model, spread="none")
     for step in range(1, 9):
@@ -758,11 +758,35 @@ def test_roads_are_drawn_with_the_scales_of_the_model(
     np.testing.assert_allclose(roads, 1.0 + own)
 
 
-def test_only_the_latest_round_is_cached() -> None:
+def test_the_latest_rounds_are_cached() -> None:
     cache: dict[int, int] = {}
-    for step in (1, 2, 2, 1):
-        assert cached_round(cache, step, lambda step: 10 * step) == 10 * step
-        assert list(cache) == [step]
+    computed: list[int] = []
+
+    def compute(step: int) -> int:
+        computed.append(step)
+        return 10 * step
+
+    for step in (1, 2, 2, 1, 3, 2, 1):
+        assert cached_round(cache, step, compute, most=2) == 10 * step
+        assert len(cache) <= 2
+    assert computed == [1, 2, 3, 1]
+
+
+def test_a_simulation_makes_each_journey_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It draws a block of rounds, and then plays it."""
+    problem = world()
+    steps: list[int] = []
+    make = problem._make_journey
+
+    def counted(step: int) -> Journey:
+        steps.append(step)
+        return make(step)
+
+    monkeypatch.setattr(type(problem), "_make_journey", staticmethod(counted))
+    for _ in range(2):
+        for step in range(1, 21):
+            problem.journey(step)
+    assert steps == list(range(1, 21))
 
 
 def test_the_model_has_a_kernel_of_variance_one_and_the_noise_of_its_scales() -> None:

@@ -63,6 +63,8 @@ from .sumo import Driven, drive_of, network_file
 __all__ = ["Fleet", "Journey", "fleet_model", "near_kernel", "road_rows", "road_sizes"]
 
 _TRIES = 2000
+_MOST_JOURNEYS = 256
+"""Journeys that stay in memory: simulations draw a block of rounds before they play it."""
 
 
 @register("problem", "fleet")
@@ -272,7 +274,7 @@ class Fleet(Driven):
         Args:
             step: Number of the round, from 1.
         """
-        return cached_round(self._journeys, step, self._make_journey)
+        return cached_round(self._journeys, step, self._make_journey, _MOST_JOURNEYS)
 
     def _make_journey(self, step: int) -> Journey:
         # The order of the draws decides the world of a seed.

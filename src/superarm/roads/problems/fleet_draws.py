@@ -19,6 +19,11 @@ from .fleet_model import road_rows
 
 Value = TypeVar("Value")
 
+_SCALES = RoadScales()
+"""Of the worlds that are drawn: those of a fleet's own model."""
+_DAY_NUMBERS = 1 << 17
+"""Numbers of the days that stay in memory, about: simulations draw a block of rounds before they play it."""
+
 
 class TripCost(NamedTuple):
     """What a trip cost."""
@@ -48,8 +53,7 @@ class DrawnTrips:
         self._seed = seed
         self._graph = graph
         self._model = model
-        # That of the latest round, which asks for it several times.
-        self._days: dict[int, _DrawnDay] = {}
+        self._days: dict[int, _DrawnDay] = {}  # of the latest rounds
 
     def cost(self, step: int, vehicle: Vehicle, edges: Ints) -> TripCost:
         """What a route costs in a round.
@@ -64,7 +68,8 @@ class DrawnTrips:
         def draw_day(step: int) -> _DrawnDay:
             return self._draw_day(step, vehicle)
 
-        day = cached_round(self._days, step, draw_day)
+        most_days = max(1, _DAY_NUMBERS // len(graph))
+        day = cached_round(self._days, step, draw_day, most_days)
         turns = graph.turn_numbers(edges)
         energies = day.energies[edges]
         energies[:-1] += day.turn_energies[turns]
@@ -77,14 +82,13 @@ class DrawnTrips:
     def roads(self) -> Floats:
         """f of the fleet's own model, (n,)."""
         rng = stream(self._seed, "truth", 2)
-        scales = RoadScales()
         n = len(self._graph)
         near_normals = rng.standard_normal(n)
         near = self._model.kernel.root_times(near_normals)
         own_normals = rng.standard_normal(n)
-        share_std = scales.share * self._model.sizes
-        own_std = np.hypot(scales.own, share_std)
-        return scales.near * near + own_std * own_normals + 1.0
+        share_std = _SCALES.share * self._model.sizes
+        own_std = np.hypot(_SCALES.own, share_std)
+        return _SCALES.near * near + own_std * own_normals + 1.0
 
     def _draw_day(self, step: int, vehicle: Vehicle) -> _DrawnDay:
         graph = self._graph
@@ -99,7 +103,7 @@ class DrawnTrips:
     def _draw_noise(self, step: int, rows: Floats) -> Floats:
         """Wh of chance on each road, (n,)."""
         # Terms describe the vehicle of the day exactly, so no noise is a share of sizes.
-        scales = RoadScales().noise_scales[: NoiseColumn.SIZE]
+        scales = _SCALES.noise_scales[: NoiseColumn.SIZE]
         parts = noise_parts(rows)[:, : NoiseColumn.SIZE]
         std = np.sqrt(parts @ np.square(scales))
         rng = Streams(self._seed, "noise-of-roads").at(step)
@@ -109,18 +113,21 @@ class DrawnTrips:
 
 
 def cached_round(
-    cache: dict[int, Value], step: int, compute: Callable[[int], Value]
+    cache: dict[int, Value], step: int, compute: Callable[[int], Value], most: int
 ) -> Value:
-    """The value of a round; the cache holds only that of the latest round.
+    """The value of a round; the cache holds those of the latest rounds.
 
     Args:
-        cache: Values by the number of their round.
+        cache: Values by the number of their round, in the order in which they were computed.
         step: Number of the round, from 1.
         compute: Computes the value of a round.
+        most: Values in the cache, at most.
     """
     value = cache.get(step)
     if value is None:
         value = compute(step)
-        cache.clear()
         cache[step] = value
+        if len(cache) > most:
+            oldest = next(iter(cache))
+            cache.pop(oldest, None)  # unless another thread did
     return value
