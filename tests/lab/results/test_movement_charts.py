@@ -213,7 +213,11 @@ def test_probabilities_are_those_of_the_last_round(
                 "contexts": 3,
                 "episode": 5,
             },
-            "policies": {"cgp-lcb": {}, "gp-md": {"trees": 2}},
+            "policies": {
+                "gp-md": {"trees": 2},
+                "md-known": {"trees": 2},
+                "cgp-lcb": {},
+            },
             "chart": {"tree": True},
         },
         "mine",
@@ -235,9 +239,33 @@ def test_probabilities_are_those_of_the_last_round(
             with pytest.raises(KeyboardInterrupt):
                 execute(plan)
         execute(plan, resume=True)
+
+    # Only gp-md, whose tree is shown, has its trace.
+    plan = Plan.make(experiment, out=tmp_path / "second trace")
+    traces_written = 0
+
+    def stop_at_second(out: Path, trace: Trace) -> None:
+        nonlocal traces_written
+        traces_written += 1
+        if traces_written == 2:
+            raise KeyboardInterrupt
+        write_trace(out, trace)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("superarm.lab.experiments.playing.write_trace", stop_at_second)
+        with pytest.raises(KeyboardInterrupt):
+            execute(plan)
+    execute(plan, resume=True)
+    others = (
+        "grown",
+        "write_illustration",
+        "write_masses",
+        "write_trace",
+        "second trace",
+    )
     for name in names:
         content = (tmp_path / "whole" / "trees" / name).read_bytes()
-        for other in ("grown", "write_illustration", "write_masses", "write_trace"):
+        for other in others:
             assert (tmp_path / other / "trees" / name).read_bytes() == content, (
                 other,
                 name,

@@ -51,32 +51,41 @@ def play(task: Task) -> list[RestartReason]:
     if task.shown and experiment.chart.get("truth"):
         _write_truth(task, world)
     reasons: list[RestartReason] = []
+    built: dict[str, Policy] = {}
     # Policies that have come equally far play side by side.
     groups: defaultdict[int, dict[str, StartedPolicy]] = defaultdict(dict)
     for name in task.policies:
         policy = experiment.build_policy(name, world)
+        built[name] = policy
         cell = Cell(plan.out, name, task.setting_index, task.seed)
-        resumed = resume_shorter_run(cell, policy, world, plan.rounds)
-        if isinstance(resumed, StartedPolicy):
-            started = resumed
-        else:
-            start = plan.starts.get(name)
-            started = StartedPolicy(warm_start(policy, start), None)
-        if isinstance(resumed, RestartReason):
-            reasons.append(resumed)
+        match resume_shorter_run(cell, policy, world, plan.rounds):
+            case StartedPolicy() as resumed:
+                started = resumed
+            case RestartReason() as reason:
+                reasons.append(reason)
+                started = _start_at_first_round(task, name, policy)
+            case None:
+                started = _start_at_first_round(task, name, policy)
         groups[started.rounds][name] = started
+    tree_owner = _find_tree_owner(task, world, built) if shows_tree else None
     for group in groups.values():
         policies = {name: started.policy for name, started in group.items()}
         traces = _simulate(task, world, group, policies)
         # Before the traces: a task that stops here is run again.
-        if shows_tree:
-            _write_masses(task, policies)
+        if tree_owner in policies:
+            _write_masses(task, tree_owner, policies[tree_owner])
         for trace in traces.values():
             trace_of_setting = replace(trace, setting_index=task.setting_index)
             write_trace(plan.out, trace_of_setting)
     if shows_tree:
         _write_tree(task, world)
     return reasons
+
+
+def _start_at_first_round(task: Task, name: str, policy: Policy) -> StartedPolicy:
+    """The policy before the first round of the run, from its saved state if it has one."""
+    start = task.plan.starts.get(name)
+    return StartedPolicy(warm_start(policy, start), None)
 
 
 def _simulate(
@@ -132,15 +141,28 @@ def _write_tree(task: Task, world: World) -> None:
         write_illustration(task.plan.out, task.setting_index, tree)
 
 
-def _write_masses(task: Task, policies: Mapping[str, Policy]) -> None:
-    """The tree of the first policy that walks on one, with its probabilities after the last round."""
-    plan = task.plan
-    for name, policy in policies.items():
-        if not isinstance(policy, TreePolicy):
-            continue
-        if policy.forest is None or policy.walk_state is None:
-            continue
-        tree = policy.forest.trees[policy.walk_state.tree]
-        masses = TreeMasses(tree, policy.walk_state.q, name)
-        write_masses(plan.out, task.setting_index, plan.policies, masses)
-        return
+def _find_tree_owner(
+    task: Task, world: World, built: Mapping[str, Policy]
+) -> str | None:
+    """The first policy of the run that walks on a tree; its tree is shown.
+
+    All policies count, not only those whose cells are missing: a resumed run must leave the files of
+    an uninterrupted one.
+    """
+    for name in task.plan.policies:
+        policy = built.get(name)
+        if policy is None:
+            policy = task.experiment.build_policy(name, world)
+        if isinstance(policy, TreePolicy):
+            return name
+    return None
+
+
+def _write_masses(task: Task, name: str, policy: Policy) -> None:
+    """The tree that a policy walks on, with its probabilities after the last round."""
+    assert isinstance(policy, TreePolicy)
+    if policy.forest is None or policy.walk_state is None:
+        return  # no round had a decision
+    tree = policy.forest.trees[policy.walk_state.tree]
+    masses = TreeMasses(tree, policy.walk_state.q, name)
+    write_masses(task.plan.out, task.setting_index, task.plan.policies, masses)
