@@ -163,7 +163,8 @@ def test_a_failing_storage_is_named_in_the_log_only(
     assert detail(told, 503).startswith("the storage cannot be")
     assert "private" not in told.text + batch.text
     assert json.loads(batch.text)["status"] == 503
-    assert "private.db cannot be written" in caplog.text
+    # One for each request, whichever way it was answered.
+    assert caplog.text.count("private.db cannot be written") == 2
 
 
 def test_a_damaged_journal_is_named_in_the_log_only(
@@ -180,7 +181,43 @@ def test_a_damaged_journal_is_named_in_the_log_only(
     assert "see the service's log" in detail(shown, 500)
     assert ranked.status_code == 500
     assert "private" not in shown.text + ranked.text
+    records = [record for record in caplog.records if "is damaged" in record.message]
+    assert len(records) == 2  # one for each request
     assert "private.db is damaged" in caplog.text
+    for record in records:
+        assert record.exc_info is not None
+        assert record.exc_info[2] is not None  # where it was raised
+    assert "Traceback (most recent call last)" in caplog.text
+
+
+def test_a_fault_of_many_lines_is_logged_once(
+    storage: Storage,
+    bandit: Bandit,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lines = []
+    for _ in range(3):
+        answer = bandit.ask(MENU)
+        lines.append({"decision": answer.id, "rewards": {answer.arms[0]: 1.0}})
+
+    def fail(appends: Any) -> None:
+        raise StorageError("private.db cannot be written: the disk is full")
+
+    with running_service(storage) as url, client(url) as http:
+        monkeypatch.setattr(storage.journal, "append", fail)
+        caplog.clear()
+        batch = http.post(
+            "/v1/bandits/menu/observations/batch",
+            content="\n".join(map(json.dumps, lines)),
+        )
+        monkeypatch.undo()
+    statuses = [json.loads(line)["status"] for line in batch.text.splitlines()]
+    assert statuses == [503, 503, 503]
+    faults = [
+        record for record in caplog.records if "cannot be written" in record.message
+    ]
+    assert len(faults) == 1
 
 
 def test_an_unknown_bandit_does_not_name_the_storage(storage: Storage) -> None:

@@ -23,7 +23,7 @@ from superarm.live.events import Event
 from . import bodies
 from .admission import AdmittedRoute
 from .context import BatchTeller, Service, ServiceDep, StreamReader
-from .problems import Refusal, detail_of, problem_body, status_of
+from .problems import Refusal, detail_of, log_errors, problem_body, status_of
 from .streams import EVENT_STREAM, EventStream, Permit
 
 router = APIRouter(prefix="/v1/bandits", tags=["bandits"], route_class=AdmittedRoute)
@@ -109,7 +109,9 @@ def _tell_lines(bandit: Bandit, lines: Sequence[bytes]) -> str:
         places.append(len(answers))
         answers.append({})
         tells.append(Tell(**body.model_dump()))
-    for place, outcome in zip(places, bandit.tell_many(tells), strict=True):
+    outcomes = bandit.tell_many(tells)
+    log_errors(outcome for outcome in outcomes if isinstance(outcome, SuperarmError))
+    for place, outcome in zip(places, outcomes, strict=True):
         answers[place] = _line_answer(outcome)
     return "".join(json.dumps(answer) + "\n" for answer in answers)
 

@@ -28,7 +28,7 @@ from superarm.live.names import NAME
 from . import bandit_routes, bodies, decision_routes
 from .context import Service, admitted
 from .gate import SUBSCRIPTION_KEY
-from .problems import Refusal, error_response, refusal_response
+from .problems import Refusal, error_response, log_error, refusal_response
 from .request_bodies import read_body, repeat_body
 
 _ASK = re.compile(r"/v1/bandits/([^/]+)/decisions")
@@ -126,6 +126,7 @@ class DirectRoutes:
         except Refusal as refusal:
             response = refusal_response(refusal)
         except SuperarmError as error:
+            log_error(error)
             response = error_response(error)
         if response is None:
             await self._app(scope, repeat_body(body, receive), send)

@@ -22,7 +22,7 @@ from superarm.live import personalizer
 from .admission import AdmittedRoute, Handler
 from .bodies import FlatTable
 from .context import Asker, ServiceDep, Teller
-from .problems import Refusal, detail_of, faults_of, retry_headers, status_of
+from .problems import Refusal, detail_of, faults_of, log_error, retry_headers, status_of
 from .sizes import require_arms, require_numbers
 
 # Personalizer's own names of errors; others have the phrase of their status.
@@ -131,6 +131,7 @@ class PersonalizerRoute(AdmittedRoute):
             except HTTPException as error:
                 return _error(error.status_code, str(error.detail), error.headers)
             except SuperarmError as error:
+                log_error(error)
                 status = status_of(error)
                 return _error(status, detail_of(error), retry_headers(status))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -113,23 +113,44 @@ def status_of(error: SuperarmError) -> HTTPStatus:
 
 
 def detail_of(error: SuperarmError) -> str:
-    """The text of an error for the caller. What the caller must not see is logged.
+    """The text of an error for the caller; :func:`log_error` logs what the caller must not see.
 
     Args:
         error: The error.
     """
     # Their texts may name files, URLs and addresses, which are the operator's business alone.
     if isinstance(error, StorageError):
-        _log.warning("%s", error)
         reason = f": {error.public_reason}" if error.public_reason else ""
         return f"{_NO_STORAGE}{reason}; retry soon"
     if isinstance(error, StaleOwnerError):
-        _log.warning("%s", error)
         return _OTHER_OWNER
     if status_of(error) is HTTPStatus.INTERNAL_SERVER_ERROR:
-        _log.error("%s", error)
         return _INTERNAL_ERROR
     return str(error)
+
+
+def log_error(error: SuperarmError) -> None:
+    """Log an error that is the operator's business; a defect with its traceback.
+
+    Args:
+        error: The error.
+    """
+    status = status_of(error)
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        _log.warning("%s", error)
+    elif status is HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log.error("%s", error, exc_info=error)
+
+
+def log_errors(errors: Iterable[SuperarmError]) -> None:
+    """Log the errors of one batch, each text once: one fault may fail thousands of lines.
+
+    Args:
+        errors: The errors.
+    """
+    by_text = {(type(error), str(error)): error for error in errors}
+    for error in by_text.values():
+        log_error(error)
 
 
 def error_response(error: SuperarmError) -> JSONResponse:
@@ -171,6 +192,7 @@ def add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(SuperarmError)
     async def answer_error(request: Request, error: SuperarmError) -> JSONResponse:
+        log_error(error)
         return error_response(error)
 
     @app.exception_handler(Refusal)
