@@ -18,6 +18,7 @@ from superarm.core import Floats, Ints
 from superarm.core.compiling import Backend
 from superarm.core.errors import InfeasibleError, InputError, UnknownArmError
 from superarm.movement import PointMetric, Tree, TreeDescent, frt_tree
+from superarm.movement.descent import step_by_family
 
 EPS = float(np.finfo(np.float64).eps)
 compiled = pytest.mark.skipif(
@@ -180,6 +181,21 @@ def test_a_step_is_optimal(
     np.testing.assert_allclose(
         after, slow_step(descent, q, costs), rtol=0.0, atol=1e-12
     )
+
+
+@given(tree=trees, seed=seeds, size=st.sampled_from([0.1, 1.0, 9.0]))
+@settings(max_examples=30)
+def test_the_plain_loop_is_the_step_by_levels(
+    tree: Tree, seed: int, size: float
+) -> None:
+    """The loop that numba compiles, without numba."""
+    descent, q = TreeDescent(tree, backend="numpy"), some_q(tree, seed)
+    costs = size * rng(seed).normal(size=len(tree))
+    c = np.zeros(len(q))
+    c[tree.leaf] = costs
+    after = np.ones(len(q))
+    step_by_family(tree.parent, descent._rate, descent.delta, q, c, after)
+    np.testing.assert_allclose(after, descent.step(q, costs), rtol=0.0, atol=1e-12)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

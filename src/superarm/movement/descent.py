@@ -17,11 +17,12 @@ where b is the root of an increasing, convex function: Newton's method from abov
 
 from __future__ import annotations
 
+from math import exp, inf, log
 from typing import Any
 
 import numpy as np
 
-from superarm.core import Bools, Floats
+from superarm.core import Bools, Floats, Ints
 from superarm.core.compiling import Backend, is_compiled
 from superarm.core.errors import InfeasibleError, ShapeError, UnknownArmError
 from superarm.core.inputs import (
@@ -35,7 +36,7 @@ from superarm.core.inputs import (
 from .tree import Level, Tree
 
 KAPPA = (1.0, 1e100)  # smallest and largest
-MOST_STEPS = 200  # of Newton's method, which needs about ten
+_MOST_STEPS = 200  # of Newton's method, which needs about ten
 
 
 class TreeDescent:
@@ -158,7 +159,10 @@ class TreeDescent:
         return np.asarray(np.where(is_open, above_lowest, barred))
 
     def _step_by_level(self, q: Floats, c: Floats, after: Floats) -> None:
-        """Fill in ``after`` (v,), and the costs of inner vertices in ``c`` (v,)."""
+        """Fill in ``after`` (v,), and the costs of inner vertices in ``c`` (v,).
+
+        :func:`step_by_family` does the same, vertex by vertex.
+        """
         for level in reversed(self.tree.levels):
             vertices = level.vertices
             starts = level.starts
@@ -183,7 +187,7 @@ class TreeDescent:
         log_ratio = np.log((1.0 + delta) / a)
         upper = cost + log_ratio / rate
         b = np.minimum.reduceat(upper, starts)
-        for _ in range(MOST_STEPS):
+        for _ in range(_MOST_STEPS):
             gap = np.repeat(b, counts) - cost
             e = a * np.exp(rate * gap)
             mass = np.maximum(e - delta, 0.0)
@@ -196,3 +200,71 @@ class TreeDescent:
             b = np.minimum(lower, b)
         totals = np.repeat(1.0 + excess, counts)
         return np.asarray(mass / totals)
+
+
+def step_by_family(
+    parent: Ints,
+    rate: Floats,
+    delta: Floats,
+    q: Floats,
+    c: Floats,
+    after: Floats,
+) -> None:
+    """One step as a plain loop, to be compiled: from the last vertex to the root, siblings together.
+
+    ``TreeDescent._step_by_level`` does the same with arrays, all vertices of a level together.
+
+    Args:
+        parent: The parent of each vertex, (v,); siblings are neighbours, and parents come before
+            children.
+        rate: κ η / w of each vertex, (v,).
+        delta: δ of each vertex, (v,).
+        q: Conditional probabilities before the step, (v,).
+        c: Costs of the leaves; receives those of inner vertices, (v,).
+        after: Receives the conditional probabilities after the step, (v,).
+    """
+    last = len(parent) - 1
+    while last > 0:
+        above = parent[last]
+        begin = last
+        while begin > 1 and parent[begin - 1] == above:
+            begin -= 1
+        lowest = inf
+        for v in range(begin, last + 1):
+            lowest = min(lowest, c[v])
+        # Where the first child would have all of the mass: b is below, and nothing overflows.
+        b = inf
+        for v in range(begin, last + 1):
+            # Relative costs, so that large ones lose no digits.
+            cost = c[v] - lowest
+            a = q[v] + delta[v]
+            ratio = (1.0 + delta[v]) / a
+            upper = cost + log(ratio) / rate[v]
+            b = min(b, upper)
+        # Newton's method: the sum of q' is convex and increasing in b, so each step ends above its
+        # root. Once rounding lets b fall no more, it is there.
+        total = 1.0
+        for _ in range(_MOST_STEPS):
+            total = 0.0
+            slope = 0.0
+            for v in range(begin, last + 1):
+                cost = c[v] - lowest
+                a = q[v] + delta[v]
+                e = a * exp(rate[v] * (b - cost))
+                after[v] = max(e - delta[v], 0.0)
+                # Children without mass stay without it as b falls: their slope is 0.
+                if after[v] > 0.0:
+                    total += after[v]
+                    slope += rate[v] * e
+            lower = b - (total - 1.0) / slope
+            if not lower < b:
+                break
+            b = lower
+        # The sum is 1 but for rounding, which the division removes.
+        mean = 0.0
+        for v in range(begin, last + 1):
+            cost = c[v] - lowest
+            after[v] /= total
+            mean += after[v] * cost
+        c[above] = lowest + mean
+        last = begin - 1
