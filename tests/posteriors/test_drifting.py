@@ -24,6 +24,7 @@ from superarm.kernels import (
 )
 from superarm.posteriors import DriftingGP, StreamingGP
 from superarm.posteriors.drifting.form import TRUNCATION, Form
+from superarm.posteriors.drifting.keys import as_single_reward, as_timed_keys
 
 NOISE = 0.05
 ARMS = np.random.default_rng(0).random((25, 2))
@@ -438,6 +439,19 @@ def test_keys_are_a_row_number_and_a_time(bad: Any) -> None:
     with pytest.raises(InputError):
         gp.observe(bad, [1.0])
     assert gp.count == 0
+
+
+@pytest.mark.parametrize(
+    "key", [[-5, 1.0], [25, 1.0], [0.5, 1.0], [0, 2e15], [0, -2e15], [0, np.nan]]
+)
+def test_both_fast_paths_refuse_the_same_keys(key: list[float]) -> None:
+    assert as_single_reward([key], [1.0], len(ARMS)) is None
+    with pytest.raises(InputError):
+        as_timed_keys([key], len(ARMS))
+    assert as_single_reward([[24, -1e15]], [1.0], len(ARMS)) == (24, -1e15, 1.0)
+    np.testing.assert_array_equal(
+        as_timed_keys([[24, -1e15]], len(ARMS)), [[24, -1e15]]
+    )
 
 
 def test_impossible_parameters() -> None:

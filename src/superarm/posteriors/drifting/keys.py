@@ -35,11 +35,11 @@ def as_timed_keys(arms: Any, n: int) -> Floats:
     """``arms`` as keys of arms below ``n``, (m, 2), or an error with the reason."""
     keys = as_features(arms, "arms", 2)
     if len(keys) == 1:
-        # The fast path of most rounds. Otherwise the checks below find the error.
+        # The fast path of most rounds.
         row, time = keys[0].tolist()
-        is_row = row.is_integer() and 0.0 <= row < n
-        if is_row and abs(time) <= LATEST:
+        if _is_key(row, time, n):
             return keys
+    # What _is_key requires, for all keys together, with an error for each fault.
     rows = keys[:, ROW]
     are_fractions = rows != np.floor(rows)
     are_too_large = np.abs(rows) > _LARGEST_ROW
@@ -55,16 +55,25 @@ def as_timed_keys(arms: Any, n: int) -> Floats:
     return keys
 
 
+def _is_key(row: float, time: float, n: int) -> bool:
+    """Whether finite numbers are the row number of one of ``n`` arms and a time that is resolved."""
+    is_row = row % 1 == 0 and 0 <= row < n
+    return is_row and -LATEST <= time <= LATEST
+
+
 class SingleReward(NamedTuple):
-    """One observation in plain numbers."""
+    """One valid observation in plain numbers."""
 
     row: int
     time: float
     reward: float
 
 
-def as_single_reward(arms: Any, rewards: Any) -> SingleReward | None:
-    """One observation in plain numbers; ``None`` for all else, which needs the full checks."""
+def as_single_reward(arms: Any, rewards: Any, n: int) -> SingleReward | None:
+    """One observation of arms below ``n`` in plain numbers.
+
+    ``None`` for all else, valid or not: the full checks find out and raise the right error.
+    """
     keys = _as_list(arms, (1, 2))
     values = _as_list(rewards, (1,))
     if keys is None or values is None or not len(keys) == len(values) == 1:
@@ -76,7 +85,7 @@ def as_single_reward(arms: Any, rewards: Any) -> SingleReward | None:
     row, time = key
     if not (_is_real(row) and _is_real(time) and _is_real(reward)):
         return None
-    if row % 1:
+    if not _is_key(row, time, n):
         return None
     return SingleReward(int(row), float(time), float(reward))
 

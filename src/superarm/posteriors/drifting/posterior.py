@@ -41,7 +41,6 @@ from .factory import FormChoice, FormFactory
 from .form import Form, FormName, Watched
 from .kalman import KalmanForm
 from .keys import (
-    LATEST,
     ROW,
     TIME,
     SingleReward,
@@ -405,17 +404,15 @@ class DriftingGP(GaussianPosterior, HasPriorCovariance):
             noise_variance: Noise variances of the rewards, (m,); ``None``: the model's own.
             rng: Not used.
         """
-        single = as_single_reward(arms, rewards) if noise_variance is None else None
+        single = None
+        if noise_variance is None:
+            single = as_single_reward(arms, rewards, len(self.prior_mean))
         if single is None or not self._observe_single(single):
             super().observe(arms, rewards, noise_variance, rng)
 
     @one_blas_thread
     def _observe_single(self, single: SingleReward) -> bool:
         """Learn one reward of now, as in nearly every round; ``False`` for any other case."""
-        is_row = 0 <= single.row < len(self.prior_mean)
-        is_time = -LATEST <= single.time <= LATEST
-        if not (is_row and is_time):
-            return False  # the full checks raise the right error
         with self._lock:
             history = self._history
             form = history.form
