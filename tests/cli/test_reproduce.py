@@ -245,6 +245,44 @@ def test_damaged_times_are_named(cli: Command, tmp_path: Path, text: str) -> Non
 
 
 @pytest.mark.usefixtures("two_papers")
+@pytest.mark.parametrize("fault", ["damaged times", "full disk"])
+def test_the_first_error_is_reported(
+    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """Not that the time could not be noted afterwards."""
+    times = tmp_path / "a" / "times.json"
+
+    def stop(*arguments: Any, **options: Any) -> Any:
+        if fault == "damaged times":
+            times.write_text("{", encoding="utf-8")
+        raise SuperarmError("the first error")
+
+    def fail(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(reproducing, "write_outputs", stop)
+    if fault == "full disk":
+        monkeypatch.setattr(reproducing, "atomic_write", fail)
+    assert "the first error" in cli("reproduce", "all", *SMALL, "--out", "a").fails(1)
+
+
+@pytest.mark.usefixtures("two_papers")
+def test_each_page_is_written_once(
+    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = reproducing.write_index
+    reports_written = []
+
+    def count(reports: list[Any], *arguments: Any, **options: Any) -> Any:
+        reports_written.append(len(reports))
+        return write(reports, *arguments, **options)
+
+    monkeypatch.setattr(reproducing, "write_index", count)
+    cli("reproduce", "all", *SMALL, "--out", "a", "--json").json()
+    assert reports_written == [1, 2]
+
+
+@pytest.mark.usefixtures("two_papers")
 def test_resumed_reproduction_keeps_its_page_until_it_catches_up(
     cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -87,7 +87,7 @@ def _check_directory(directory: Path, *, resume: bool) -> None:
             raise ConflictError(
                 f"{directory} is not empty; continue it with --resume, or choose another --out"
             )
-    _read_times(directory)
+    _read_times(directory)  # raises an error if they are damaged
 
 
 def _plan(request: Request, experiment: Experiment, directory: Path) -> Plan:
@@ -122,7 +122,12 @@ class _Reproduction:
                 summary, report = self._run_experiment(index, executor)
                 summaries.append(summary)
                 reports.append(report)
-                if len(reports) >= covered or not (self.directory / _PAGE).exists():
+                is_last = len(reports) == len(
+                    self.plans
+                )  # written below, with pictures
+                covers_earlier_page = len(reports) >= covered
+                has_page = (self.directory / _PAGE).exists()
+                if not is_last and (covers_earlier_page or not has_page):
                     self._write_page(reports)
         pictures = group_pictures([Run.load(plan.out) for plan in self.plans])
         self._save_figures(pictures, reports)
@@ -211,16 +216,24 @@ def _timed(directory: Path, experiment: str) -> Iterator[None]:
     started = time.perf_counter()
     try:
         yield
-    finally:
-        if directory.is_dir():
-            times = _read_times(directory)
-            seconds_before = times.get(experiment, 0.0)
-            times[experiment] = seconds_before + time.perf_counter() - started
-            atomic_write(directory / _TIMES, json_bytes(times))
+    except BaseException:
+        # What stopped the block is the error to report: a full disk often causes both.
+        with suppress(SuperarmError, OSError):
+            _add_seconds(directory, experiment, time.perf_counter() - started)
+        raise
+    _add_seconds(directory, experiment, time.perf_counter() - started)
+
+
+def _add_seconds(directory: Path, experiment: str, seconds: float) -> None:
+    if not directory.is_dir():
+        return
+    times = _read_times(directory)
+    times[experiment] = times.get(experiment, 0.0) + seconds
+    atomic_write(directory / _TIMES, json_bytes(times))
 
 
 def _read_times(directory: Path) -> dict[str, float]:
-    """Seconds by experiment, earlier attempts included."""
+    """Seconds by experiment, earlier attempts included; a damaged file raises an error."""
     path = directory / _TIMES
     if not path.exists():
         return {}
