@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core import Floats
+from superarm.core import AT_95, Floats
 from superarm.core.errors import FileError, InputError, StateError
 from superarm.oracles import ShortestPath, Trip
 from superarm.policies import IndexPolicy
@@ -167,8 +167,84 @@ def test_each_road_is_priced_when_it_is_reached(
             clock += seconds / 3600.0
         rows = source._rows_along(parts, time(hour, minute))
         # Three corrections leave less than a second.
-        away = (rows[parts.edges, Column.HOUR] - hours + 12.0) % 24.0 - 12.0
+        away = (rows[:, Column.HOUR] - hours + 12.0) % 24.0 - 12.0
         assert np.abs(away).max() < 1.0 / 3600.0
+
+
+def ring_road() -> RoadNetwork:
+    """Ten roads of six minutes each, one after another in one direction."""
+    count = 10
+    roads = np.arange(count)
+    following = (roads + 1) % count
+    angles = 2.0 * np.pi / count * roads
+    places = 9700.0 * np.column_stack([np.cos(angles), np.sin(angles), 0.0 * angles])
+    return RoadNetwork(
+        name="ring",
+        junction_ids=tuple(f"j{road}" for road in roads),
+        junctions=places,
+        edge_ids=tuple(f"r{road}" for road in roads),
+        tail=roads,
+        head=following,
+        length=np.full(count, 6000.0),
+        speed=np.full(count, 6000.0 / 360.0),
+        permits={"passenger": [True] * count},
+        connections=np.column_stack([roads, following]),
+        turn_permits={"passenger": [True] * count},
+    )
+
+
+def test_a_road_driven_twice_is_priced_at_both_hours() -> None:
+    """Round a ring of an hour: the same road first, before it is jammed, and last, in the jam."""
+    network = ring_road()
+    graph = network.line_graph()
+    once_round = [graph.number(f"r{road}") for road in range(10)]
+    jammed = once_round[0]
+    rng = np.random.default_rng(2)
+    trips = []
+    for number, hour in enumerate(rng.permutation(np.arange(0.1, 24.0, 0.5)).tolist()):
+        trips.append(logged(graph, f"t{number}", once_round, hour, jammed, rng))
+    lesson = learn_trips(
+        graph, trips, hours=True, outliers="keep", accept_unlikely=True, energy="net"
+    )
+    source = Router(network, state=lesson.policy.state()).source
+    assert isinstance(source, HourlyEnergies)
+    edges = np.array([*once_round, jammed])
+    shares = np.array([0.5, *np.ones(9), 0.3])
+    passed = np.append(np.ones(10), 0.0)
+    parts = RouteParts(edges, shares, passed)
+    depart = time(7, 10)
+
+    rows = source._rows_along(parts, depart)
+    hours = rows[:, Column.HOUR]
+    assert hours[0] == pytest.approx(7.0 + 10.0 / 60.0)
+    # Half of the first road and nine others: 57 minutes, more or less as they were driven.
+    assert hours[-1] == pytest.approx(8.1, abs=0.1)
+
+    energies = source.energies(depart)
+    assert energies.along is not None
+    forecast = energies.along(parts)
+    # Each road by itself.
+    durations = lesson.posterior.durations
+    assert durations is not None
+    seconds = float(graph.turn_seconds[graph.turn_numbers(edges)].sum())
+    for place, (hour, share) in enumerate(zip(hours, shares, strict=True)):
+        road = road_rows(graph, CAR, source._number, edges[[place]])
+        row = with_hours(road, float(hour))
+        energy = lesson.posterior.predict(row, return_std=False).mean[0]
+        # Roundings of a mean below 1e4 Wh or s.
+        assert forecast.means[place] == pytest.approx(share * energy, abs=1e-8)
+        timed = duration_rows(graph, row)
+        seconds += float(share * durations.predict(timed, return_std=False).mean[0])
+    assert forecast.seconds == pytest.approx(seconds, abs=1e-8)
+    # The log shows little of the jam beside the noise of such long roads, but its direction.
+    assert forecast.means[-1] / shares[-1] > forecast.means[0] / shares[0]
+
+    # Of whole roads, the interval is that of the total of all rows.
+    whole = RouteParts(edges, np.ones(11), np.ones(11))
+    rows = source._rows_along(whole, depart)
+    _, std = lesson.posterior.total(rows)
+    _, widths = lesson.posterior.widths(rows)
+    assert energies.spread(whole) == pytest.approx(widths[AT_95] * std, rel=1e-9)
 
 
 def test_without_a_departure_the_interval_covers_the_day(fleet: Jammed) -> None:

@@ -42,7 +42,7 @@ When = datetime | time
 class PartialRows(NamedTuple):
     """Feature rows of edges that are driven in part."""
 
-    rows: Floats  # (k, 9)
+    rows: Floats  # (k, 9), with hours (k, 10)
     noise: Floats  # what the variance of their noise is made of, (k, 4)
 
 
@@ -79,7 +79,8 @@ class RouteParts(NamedTuple):
         """The rows of these parts; parts next to nothing are left out.
 
         Args:
-            rows: Those of all whole edges, (n, 9); see ``road_rows``.
+            rows: Those of whole edges, which ``edges`` are places in, (n, 9) or (n, 10); see
+                ``road_rows``.
         """
         is_driven = self.shares > _LEAST_SHARE
         edges = self.edges[is_driven]

@@ -70,7 +70,7 @@ class HourlyEnergies(FleetEnergies):
 
         def along(parts: RouteParts) -> RouteForecast:
             rows = self._rows_along(parts, depart)
-            belief = posterior.belief(self._offer(rows[parts.edges]))
+            belief = posterior.belief(self._offer(rows))
             means = parts.shares * (belief.mean + stored[parts.edges])
             seconds = self._route_seconds(rows, parts)
             if seconds is None:
@@ -99,24 +99,26 @@ class HourlyEnergies(FleetEnergies):
 
     def _offer(self, rows: Floats) -> Offer:
         # Numbers as ids: an edge may be driven twice.
-        ids = tuple(str(number) for number in range(len(rows)))
-        arms = Arms(ids=ids, features=rows)
+        arms = Arms.numbered(rows)
         return Offer(step=self._policy.last_step + 1, arms=arms)
 
     def _rows_along(self, parts: RouteParts, depart: When | None) -> Floats:
-        """Rows of all roads, those of a route at the hours along it, (n, 10)."""
+        """Rows of a route's edges, in its order, at the hours along it, (k, 10).
+
+        An edge that is driven twice has two rows, each with its own hour.
+        """
+        without_hours = self._rows_without_hours[parts.edges]
         if depart is None:
-            return self._rows(ANY_HOUR)
+            return with_hours(without_hours, ANY_HOUR)
         assert self._graph is not None
         hour = _hour_of(depart)
-        rows = self._rows(hour)
-        edges = parts.edges
-        turns = self._graph.turn_numbers(edges)
+        rows = with_hours(without_hours, hour)
+        turns = self._graph.turn_numbers(parts.edges)
         turn_seconds = np.append(self._graph.turn_seconds[turns], 0.0)
         for _ in range(_CORRECTIONS):
-            seconds = parts.shares * self._seconds_of(rows[edges]) + turn_seconds
+            seconds = parts.shares * self._seconds_of(rows) + turn_seconds
             before = np.cumsum(seconds) - seconds
-            rows[edges, Column.HOUR] = (hour + before / 3600.0) % _HOURS
+            rows[:, Column.HOUR] = (hour + before / 3600.0) % _HOURS
         return rows
 
     # --- durations ---------------------------------------------------------------------------
@@ -135,12 +137,18 @@ class HourlyEnergies(FleetEnergies):
         return self._fleet.durations
 
     def _route_seconds(self, rows: Floats, parts: RouteParts) -> _Seconds | None:
-        """How long a route takes; ``None`` where the log had no durations."""
+        """How long a route takes; ``None`` where the log had no durations.
+
+        Args:
+            rows: Rows of the route's edges, (k, 10).
+            parts: The route.
+        """
         assert self._graph is not None
         durations = self._durations
         if not durations.trips:
             return None
-        partial, _ = parts.rows(duration_rows(self._graph, rows))
+        local = _numbered_along(parts)
+        partial, _ = local.rows(duration_rows(self._graph, rows))
         turns = self._graph.turn_numbers(parts.edges)
         mean = float(self._graph.turn_seconds[turns].sum())
         if not len(partial):
@@ -153,19 +161,26 @@ class HourlyEnergies(FleetEnergies):
 
     def _hourly_spread(self, parts: RouteParts, depart: When | None) -> float:
         """Half-width of the 95 % interval of what these parts cost together, Wh."""
+        local = _numbered_along(parts)
         if depart is not None:
             rows = self._rows_along(parts, depart)
-            return self._spread(self._offer(rows), rows, parts)
+            return self._spread(self._offer(rows), rows, local)
+        without_hours = self._rows_without_hours[parts.edges]
         squares = []
         means = []
         for hour in _OVER_THE_DAY.tolist():
-            rows = self._rows(hour)
-            squares.append(self._spread(self._offer(rows), rows, parts) ** 2)
-            of_edges = self._fleet.predict(rows[parts.edges], return_std=False).mean
+            rows = with_hours(without_hours, hour)
+            squares.append(self._spread(self._offer(rows), rows, local) ** 2)
+            of_edges = self._fleet.predict(rows, return_std=False).mean
             means.append(float(parts.shares @ of_edges))
         _, widths = self._fleet.widths()
         between = widths[AT_95] ** 2 * np.var(means)
         return float(np.sqrt(np.mean(squares) + between))
+
+
+def _numbered_along(parts: RouteParts) -> RouteParts:
+    """The same parts, with edges numbered by their place on the route: those of rows along it."""
+    return parts._replace(edges=np.arange(len(parts.edges)))
 
 
 def _hour_of(depart: When) -> float:
