@@ -141,10 +141,41 @@ def test_the_second_tile_fills_the_voids_of_the_first():
     level = Tile(west=6, south=49, heights=np.full((2, 2), 7, dtype=np.int16))
     places = network([[6.25, 49.0], [6.5, 49.5]])
     assert with_heights(places, [blank, level]).junctions[:, 2].tolist() == [7.0, 7.0]
-    with pytest.raises(
-        InputError, match=r"2 of 2 junctions lie where the tiles have no height"
-    ):
+    words = (
+        r"2 of 2 junctions lie where the tiles have no height .* 'j0' at longitude 6\.25000.*"
+        r"a void-filled version of N49E006, or add another source"
+    )
+    with pytest.raises(InputError, match=words) as caught:
         with_heights(places, blank)
+    assert "needed" not in str(caught.value)  # the tile is there
+
+
+@pytest.mark.parametrize(
+    "name", ["N49E006.SRTMGL1.hgt", "N49E006_v2.hgt", "n49e006-filled.HGT"]
+)
+def test_names_of_other_editions_are_read(tmp_path, name):
+    (tmp_path / name).write_bytes(plane().tobytes())
+    places = network([[6.25, 49.0], [6.5, 49.5]])
+    for tiles in (tmp_path, tmp_path / name):
+        assert with_heights(places, tiles).junctions[:, 2].tolist() == [250.0, 750.0]
+
+
+@pytest.mark.parametrize("name", ["N49E006.hgt.zip", "N49E006.SRTMGL1.hgt.zip"])
+def test_zip_archives_are_refused_with_advice(tmp_path, name):
+    (tmp_path / name).write_bytes(b"PK")
+    places = network([[6.25, 49.0], [6.5, 49.5]])
+    for tiles in (tmp_path, tmp_path / name):
+        with pytest.raises(InputError, match=r"ZIP archive.* unpack it"):
+            with_heights(places, tiles)
+    # Beside the tile that was unpacked from it, an archive does no harm.
+    (tmp_path / "N49E006.hgt").write_bytes(plane().tobytes())
+    assert with_heights(places, tmp_path).junctions[:, 2].tolist() == [250.0, 750.0]
+
+
+def test_longer_numbers_are_no_corner(tmp_path):
+    (tmp_path / "N49E0061.hgt").write_bytes(plane().tobytes())
+    with pytest.raises(InputError, match="not named like a tile"):
+        Tile.read(tmp_path / "N49E0061.hgt")
 
 
 def test_heights_reject_networks_outside_tiles():

@@ -28,8 +28,10 @@ from .road import RoadNetwork
 
 _SIDES = (1201, 3601)
 _VOID = -32768
+# Such as N49E006.hgt, N49E006.SRTMGL1.hgt.gz or N49E006_v2.hgt.
 _NAME = re.compile(
-    r"([NS])(\d{2})([EW])(\d{3})\b.*\.hgt(\.gz|\.xz)?", re.IGNORECASE | re.ASCII
+    r"([NS])(\d{2})([EW])(\d{3})(?:[^0-9a-z].*)?\.hgt(\.gz|\.xz|\.zip)?",
+    re.IGNORECASE | re.ASCII,
 )
 
 
@@ -69,6 +71,11 @@ class Tile:
                 f"{path} is not named like a tile; a name such as N49E006.hgt says where it is"
             )
         require_file(path)
+        if _is_zip(path):
+            raise InputError(
+                f"{path} is a ZIP archive, which tiles are not read from; unpack it, or pack the tile "
+                "as .hgt.gz"
+            )
         try:
             with open_packed(path) as file:
                 data = file.read(2 * max(_SIDES) ** 2 + 1)
@@ -182,25 +189,58 @@ def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
         missing = inside & np.isnan(heights)
         heights[missing] = tile.height(lon[missing], lat[missing])
     is_known = ~np.isnan(heights)
-    _require_heights(network, covered, "outside all tiles")
-    _require_heights(network, is_known, "where the tiles have no height (a void)")
+    _require_heights(
+        network,
+        covered,
+        lon,
+        lat,
+        where="outside all tiles",
+        advice="The tile needed there is {tile}",
+    )
+    _require_heights(
+        network,
+        is_known,
+        lon,
+        lat,
+        where="where the tiles have no height (a void)",
+        advice="Use a void-filled version of {tile}, or add another source of it after the first: "
+        "it fills the voids",
+    )
     places = network.junctions[:, :2]
     junctions = np.column_stack([places, heights])
     return replace(network, junctions=junctions)
 
 
-def _require_heights(network: RoadNetwork, has_height: Bools, where: str) -> None:
-    """Raise an error about the junctions that have no height, which lie ``where``."""
+def _require_heights(
+    network: RoadNetwork,
+    has_height: Bools,
+    lon: Floats,
+    lat: Floats,
+    *,
+    where: str,
+    advice: str,
+) -> None:
+    """Raise an error about the junctions that have no height.
+
+    Args:
+        network: The roads.
+        has_height: Whether each junction has a height, (j,).
+        lon: Longitudes of the junctions, degrees, (j,).
+        lat: Their latitudes, degrees, (j,).
+        where: Where junctions without a height lie.
+        advice: What to do; ``{tile}`` stands for the name of the tile of the first of them.
+    """
     if has_height.all():
         return
     missing = ~has_height
     first = int(np.argmax(missing))
-    lon, lat = network.on_earth(": tiles need longitudes and latitudes")[first]
-    corner = _Corner(west=int(np.floor(lon)), south=int(np.floor(lat)))
+    west = int(np.floor(lon[first]))
+    south = int(np.floor(lat[first]))
+    tile = _Corner(west, south).name()
     raise InputError(
         f"{network.name}: {int(missing.sum())} of {len(missing)} junctions lie {where}; the first is "
-        f"{network.junction_ids[first]!r} at longitude {lon:.5f}, latitude {lat:.5f}. The tile needed "
-        f"there is {corner.name()}"
+        f"{network.junction_ids[first]!r} at longitude {lon[first]:.5f}, latitude {lat[first]:.5f}. "
+        f"{advice.format(tile=tile)}"
     )
 
 
@@ -228,7 +268,19 @@ def _tile_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     files = sorted(path.iterdir())
-    return [file for file in files if _corner(file) is not None]
+    corners = {file: _corner(file) for file in files}
+    readable = {corner for file, corner in corners.items() if not _is_zip(file)}
+    tiles = []
+    for file, corner in corners.items():
+        # An archive beside the tile that was unpacked from it is not needed.
+        is_spare = _is_zip(file) and corner in readable
+        if corner is not None and not is_spare:
+            tiles.append(file)
+    return tiles
+
+
+def _is_zip(file: Path) -> bool:
+    return file.suffix.lower() == ".zip"
 
 
 def _may_cover(file: Path, lon: Floats, lat: Floats) -> bool:
