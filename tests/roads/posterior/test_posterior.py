@@ -1068,6 +1068,42 @@ def test_the_latest_trips_in_full_and_those_before_as_totals() -> None:
     )
 
 
+def test_a_long_latest_trip_is_taken_in_full() -> None:
+    """More than the rewards asked for, but never more than the trip and a quarter of totals."""
+    trips = joined(drawn_trips(SCALES, 10, 0))  # six rewards each
+    some = trips.latest(7)
+    assert (some.number, len(some.rewards)) == (1 + 1, 1 + 6)
+    some = trips.latest(4)
+    assert (some.number, len(some.rewards)) == (1 + 1, 1 + 6)
+    for most in (0, 1, 5, 6):
+        assert trips.last(most).rewards.tolist() == trips.rewards[-6:].tolist()
+    assert len(trips.latest(0).rewards) == 6
+    nothing = trips.between(0, 0)
+    assert len(nothing.last(0).rewards) == 0
+    assert len(nothing.latest(0).rewards) == 0
+
+
+def test_trips_one_by_one() -> None:
+    """With borders, and without some rewards: a trip that has none left is empty."""
+    trips = joined(drawn_trips(SCALES, 5, 3))
+    last = np.flatnonzero(np.diff(trips.trip, append=5))
+    inner = np.setdiff1d(np.arange(len(trips.trip)), last)
+    borders = Borders(inner, inner + 1, np.ones(len(inner)), np.zeros(len(inner)))
+    trips = trips._replace(borders=borders)
+    assert trips.is_consistent()
+    is_left_out = (trips.trip == 2) | (np.arange(len(trips.trip)) % 6 == 1)
+    for some in (trips, trips.without(is_left_out), trips.between(0, 0)):
+        one_by_one = list(some.each())
+        assert len(one_by_one) == some.number
+        for number, trip in enumerate(one_by_one):
+            is_other = some.trip != number
+            alone = some.without(is_other)
+            alone = alone._replace(trip=alone.trip - number)
+            for expected in (alone, some.one(number)):
+                for name, values in expected.arrays().items():
+                    np.testing.assert_array_equal(trip.arrays()[name], values, name)
+
+
 def test_scales_may_be_far_from_those_given() -> None:
     """Noise stated fifty times too small: the variance of a road to a factor of two."""
     drawn = replace(SCALES, noise_share=0.01)

@@ -143,8 +143,8 @@ class RoadEngine:
 
     def judge_all(self, trips: Trips) -> Iterator[ExpectedRewards]:
         """The same for each of many trips, by what is known before the first of them."""
-        for number in range(trips.number):
-            yield self.expect(trips.one(number))
+        for trip in trips.each():
+            yield self.expect(trip)
 
     def _vehicle_share(self, trips: Trips) -> VehicleShare:
         prior = self._vehicle_prior

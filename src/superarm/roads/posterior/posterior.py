@@ -117,7 +117,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
     The scales are fitted after 4, 8, 16, … trips up to ``refit``, and then every ``refit`` trips (in the
     sparse form less often once a log has 32 times as many: after it has grown by 3 to 6 %). They
     are fitted to at most ``most`` rewards: those of the latest trips, and as a quarter of them the
-    totals of earlier trips. Scales and widths of intervals depend on the order of the trips; what is
+    totals of earlier trips; to more only where the latest trip alone has more than the other three
+    quarters. Scales and widths of intervals depend on the order of the trips; what is
     believed under fixed scales does not. ``flagged`` holds the latest outliers.
 
     Args:
@@ -388,8 +389,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         """
         trips = self._as_trips(trips.arrays())
         densities = np.empty(trips.number)
-        for number in range(trips.number):
-            trip = trips.one(number)
+        for number, trip in enumerate(trips.each()):
             expected = self._engine.expect(trip)
             densities[number] = expected.log_density(trip.rewards, farthest)
         return densities
@@ -516,13 +516,13 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         if trips.number > 2 * _JUDGED:
             together_from = max(0, _JUDGED - self.trips)
             together_to = trips.number - _JUDGED
-        for number in range(together_from):
-            self._take(trips.one(number))
+        for trip in trips.between(0, together_from).each():
+            self._take(trip)
         if together_from < together_to:
             together = trips.between(together_from, together_to)
             self._take_all(together)
-        for number in range(together_to, trips.number):
-            self._take(trips.one(number))
+        for trip in trips.between(together_to, trips.number).each():
+            self._take(trip)
 
     def _as_trips(self, arrays: Mapping[str, Any]) -> Trips:
         """Checked trips from their arrays by name."""
@@ -545,14 +545,15 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         """Trips as they are learned, and their outliers, by what is known before the first of them."""
         learned: list[Trips] = []
         outliers: list[Outlier] = []
-        for number, expected in enumerate(self._engine.judge_all(trips)):
-            trip = trips.one(number)
+        judged = self._engine.judge_all(trips)
+        for trip, expected in zip(trips.each(), judged, strict=True):
             residual = trip.rewards - expected.mean
             scores = self._outlier_scores(residual, expected.total_cov)
+            treated = trip
             if scores.any():
                 outliers += list_outliers(trip, scores, self.outlier_limit)
-                trip = self._treat_outliers(trip, scores)
-            learned.append(trip)
+                treated = self._treat_outliers(trip, scores)
+            learned.append(treated)
         return Trips.joined(learned), outliers
 
     def _absorb(

@@ -241,8 +241,7 @@ class SparseRoadEngine:
         self._equations.refresh()
         draws = self._equations.near_draws(edges, _NEAR_DRAWS)
         x = self._solved()
-        for number in range(trips.number):
-            trip = trips.one(number)
+        for trip in trips.each():
             sums = self._sums_of(trip)
             rows = draws[np.searchsorted(edges, sums.edges)]
             near = rows @ rows.T / _NEAR_DRAWS

@@ -2,7 +2,7 @@
 
 =================  =======================================================================
 ``N``, ``M``       arms observed, rewards (each of one arm or the sum of several)
-``keys``           feature rows, (N, 9); see :class:`~superarm.roads.rows.Column`
+``keys``           feature rows, (N, 9), with hours (N, 10); see :class:`~superarm.roads.rows.Column`
 ``reward_of_arm``  the reward that each arm belongs to, (N,), rising
 ``rewards``        what was observed, (M,)
 ``trip``           the trip that each reward belongs to, (M,), rising: they share noise
@@ -14,7 +14,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,14 @@ class Drivers(NamedTuple):
 
     vehicles: Ints  # their numbers, each once, sorted, (V,)
     of_arm: Ints  # the place of each arm's vehicle among them, (N,)
+
+
+class _End(NamedTuple):
+    """Where a trip begins: its first reward, arm and border, or those behind the last."""
+
+    reward: int
+    arm: int
+    border: int
 
 
 class Trips(NamedTuple):
@@ -58,7 +67,7 @@ class Trips(NamedTuple):
         """One trip, or arms of which nothing was observed.
 
         Args:
-            keys: Feature rows, (N, 9).
+            keys: Feature rows, (N, 9) or (N, 10).
             reward_of_arm: The reward that each arm belongs to, (N,); by default each has its own.
             rewards: What was observed, (M,); by default 0.
             noise: Variance of each reward, (M,); with it, rewards share no noise.
@@ -106,7 +115,10 @@ class Trips(NamedTuple):
 
     @property
     def number(self) -> int:
-        """How many trips there are."""
+        """One more than the last trip's number: how many trips there are, unless numbers have gaps.
+
+        :meth:`without` may leave gaps; :meth:`chosen` and :meth:`totals` number anew.
+        """
         if not len(self.trip):
             return 0
         last = int(self.trip[-1])
@@ -200,30 +212,50 @@ class Trips(NamedTuple):
         return latest in trips_with_motion
 
     def one(self, number: int) -> Trips:
-        """One of the trips."""
+        """One of the trips; for all of them, :meth:`each` is faster."""
         return self.between(number, number + 1)
+
+    def each(self) -> Iterator[Trips]:
+        """All trips, one by one; one without rewards for each number that is missing."""
+        numbers = np.arange(self.number + 1)
+        ends = self._ends(numbers)
+        for number, (first, stop) in enumerate(pairwise(ends)):
+            yield self._slice(number, first, stop)
 
     def between(self, first: int, stop: int) -> Trips:
         """Trips ``first`` … ``stop`` − 1."""
-        ends = np.searchsorted(self.trip, [first, stop])
-        arm_ends = np.searchsorted(self.reward_of_arm, ends)
-        border_ends = np.searchsorted(self.borders.last, ends)
-        rewards = slice(*ends)
-        arms = slice(*arm_ends)
-        borders = self.borders.take(slice(*border_ends))
-        first_reward = int(ends[0])
+        first_end, stop_end = self._ends(np.array([first, stop]))
+        return self._slice(first, first_end, stop_end)
+
+    def _ends(self, numbers: Ints) -> list[_End]:
+        """Where trips of these numbers begin, rising."""
+        rewards = np.searchsorted(self.trip, numbers)
+        arms = np.searchsorted(self.reward_of_arm, rewards)
+        borders = np.searchsorted(self.borders.last, rewards)
+        columns = (rewards.tolist(), arms.tolist(), borders.tolist())
+        return list(map(_End, *columns))
+
+    def _slice(self, first_trip: int, first: _End, stop: _End) -> Trips:
+        """What lies between two ends, with trips numbered from ``first_trip`` on."""
+        rewards = slice(first.reward, stop.reward)
+        arms = slice(first.arm, stop.arm)
+        borders = self.borders.take(slice(first.border, stop.border))
         return Trips(
             keys=self.keys[arms],
-            reward_of_arm=self.reward_of_arm[arms] - first_reward,
+            reward_of_arm=self.reward_of_arm[arms] - first.reward,
             rewards=self.rewards[rewards],
-            trip=self.trip[rewards] - first,
+            trip=self.trip[rewards] - first_trip,
             noise=self.noise[rewards],
             unshared=self.unshared[rewards],
-            borders=borders.shifted(-first_reward),
+            borders=borders.shifted(-first.reward),
         )
 
     def without(self, rewards: Bools) -> Trips:
-        """All but these rewards, (M,)."""
+        """All but these rewards, (M,).
+
+        Trips keep their numbers. One of which no reward remains leaves a gap, so that ``number`` then
+        counts numbers, not trips.
+        """
         remaining = ~rewards
         arms = remaining[self.reward_of_arm]
         new_numbers = np.cumsum(remaining) - 1
@@ -249,10 +281,16 @@ class Trips(NamedTuple):
         return remaining._replace(trip=new_numbers[remaining.trip])
 
     def latest(self, most: int) -> Trips:
-        """At most so many rewards, of the latest trips: some as they are, many before them as totals.
+        """About so many rewards, of the latest trips: some as they are, many before them as totals.
+
+        At most a quarter of ``most`` are totals. The others are those of complete trips, at least of the
+        latest: there are more than ``most`` only if it alone has more than three quarters of them.
 
         Edge by edge, few trips are many rewards. They show the noise of edges, but hardly distinguish
         what a vehicle does on every trip from what one day does: that takes many trips.
+
+        Args:
+            most: How many rewards.
         """
         if len(self.rewards) <= most:
             return self
@@ -266,8 +304,15 @@ class Trips(NamedTuple):
         return Trips.joined([totals, in_full])
 
     def last(self, most: int) -> Trips:
-        """The latest complete trips with at most so many rewards; at least one trip."""
-        first_reward = max(0, len(self.trip) - most)
+        """The latest complete trips with at most so many rewards; at least one trip, if there is one.
+
+        Args:
+            most: How many rewards.
+        """
+        if not len(self.trip):
+            return self
+        # At least the last reward, whose trip may have more than ``most``.
+        first_reward = max(0, len(self.trip) - max(most, 1))
         first = int(self.trip[first_reward])
         last = self.number - 1
         if first_reward > 0:
@@ -281,10 +326,12 @@ class Trips(NamedTuple):
     def in_sections(self, section: Ints) -> Trips:
         """Sums of rewards that follow one another.
 
-        Motion that crosses from one to the next within a section cancels out.
+        Motion that crosses from one to the next within a section cancels out. The rewards of a section
+        must belong to one trip, and either all have a stated noise or none: the sum has the trip of the
+        first, its ``unshared``, and as its noise the sum of what was stated.
 
         Args:
-            section: The section that each reward is part of, (M,), rising.
+            section: The section that each reward is part of, (M,): 0, …, 0, 1, …, 1, 2, … without gaps.
         """
         _, first = np.unique(section, return_index=True)
         count = len(first)
