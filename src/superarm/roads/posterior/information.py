@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Ints
+from superarm.core import Bools, Floats, Ints
 from superarm.roads.energy.scales import TERMS
 from superarm.roads.rows import Column, terms_of
 
@@ -118,27 +118,54 @@ def _weighted_terms(noise: TripNoise, trips: Trips, drivers: Drivers) -> Any:
     """R⁻¹ Φ, sparse (M, 5 V).
 
     R⁻¹ mixes the vehicles of a trip. So it is multiplied with the terms of the first vehicle of every
-    trip, then of the second, and so on: a few products of five columns.
+    trip, then of the second where there is one, and so on: a few products of five columns.
     """
-    from scipy.sparse import csr_array
-
-    terms = terms_of(trips.keys)
     pairs = _trip_vehicle_pairs(trips, drivers)
-    rank_of_arm = pairs.rank[pairs.pair_of_arm]
-    highest_rank = int(pairs.rank.max(initial=-1))
-    shape = _shape(trips, drivers)
-    weighted = csr_array(shape)
-    for rank in range(highest_rank + 1):
-        is_driven = rank_of_arm == rank
-        summed = trips.summed(terms * is_driven[:, None])
-        values = noise.solve(trips, summed)  # (M, 5)
+    vehicles_of_trip = np.bincount(pairs.trip, minlength=trips.number)
+    rewards_by_rank = []
+    vehicles_by_rank = []
+    values_by_rank = []
+    for rank in range(int(vehicles_of_trip.max(initial=0))):
+        has_rank = vehicles_of_trip > rank
+        rewards = np.flatnonzero(has_rank[trips.trip])
         vehicle_of_trip = pairs.vehicles_of_rank(rank, trips.number)
-        vehicle_of_reward = vehicle_of_trip[trips.trip]
-        rewards = np.flatnonzero(vehicle_of_reward >= 0)
-        vehicles = vehicle_of_reward[rewards]
-        part = _by_vehicle(rewards, vehicles, values[rewards], shape)
-        weighted = weighted + part
-    return weighted
+        rewards_by_rank.append(rewards)
+        vehicles_by_rank.append(vehicle_of_trip[trips.trip[rewards]])
+        values_by_rank.append(_weighted_of_rank(noise, trips, pairs, rank, has_rank))
+    no_numbers = np.empty(0, np.intp)
+    no_values = np.empty((0, _P))
+    return _by_vehicle(
+        np.concatenate([no_numbers, *rewards_by_rank]),
+        np.concatenate([no_numbers, *vehicles_by_rank]),
+        np.concatenate([no_values, *values_by_rank]),
+        _shape(trips, drivers),
+    )
+
+
+def _weighted_of_rank(
+    noise: TripNoise,
+    trips: Trips,
+    pairs: _TripVehiclePairs,
+    rank: int,
+    has_rank: Bools,
+) -> Floats:
+    """R⁻¹ times the terms of the vehicle of this rank of each trip that has one, (m, 5).
+
+    Args:
+        noise: R.
+        trips: All trips.
+        pairs: Their vehicles.
+        rank: Which of its vehicles.
+        has_rank: Whether a trip has so many, (t,).
+    """
+    is_driven = pairs.rank[pairs.pair_of_arm] == rank
+    if not has_rank.all():
+        trip_of_arm = trips.trip[trips.reward_of_arm]
+        is_driven = is_driven[has_rank[trip_of_arm]]
+        trips = trips.chosen(has_rank)
+    terms = terms_of(trips.keys)
+    summed = trips.summed(terms * is_driven[:, None])
+    return noise.solve(trips, summed)
 
 
 class _TripVehiclePairs(NamedTuple):
