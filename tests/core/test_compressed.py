@@ -3,6 +3,7 @@
 import gzip
 import io
 import lzma
+import struct
 import zipfile
 
 import numpy as np
@@ -212,6 +213,20 @@ def test_arrays_that_share_their_bytes_are_refused():
 
 
 # --- states --------------------------------------------------------------------------------
+
+
+def test_a_place_beyond_all_files_is_refused():
+    """A directory may state places of 64 bits, which no file can be read at."""
+    whole = bytearray(npz([("x.npy", npy((1,), bytes(8)))]).getvalue())
+    entry = whole.rfind(b"PK\1\2")
+    end = whole.rfind(b"PK\5\6")
+    wide = struct.pack("<HHQ", 1, 8, 2**64 - 1)  # the place, behind the name
+    struct.pack_into("<L", whole, entry + 42, 0xFFFFFFFF)
+    struct.pack_into("<H", whole, entry + 30, len(wide))
+    struct.pack_into("<L", whole, end + 12, end - entry + len(wide))
+    whole[end:end] = wide
+    with pytest.raises(InputError, match=r"not a valid \.npz file"):
+        read_npz(io.BytesIO(whole))
 
 
 def test_a_state_is_never_compressed(tmp_path):

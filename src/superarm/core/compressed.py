@@ -41,6 +41,7 @@ _DAMAGE = (
     KeyError,
     TypeError,
     RuntimeError,
+    OverflowError,
 )
 _FORMAT_READERS: dict[Any, Callable[[Any], Any]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
