@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from superarm.core.errors import InputError
 from superarm.roads.energy.junctions import Signal
 from superarm.roads.networks import (
     RoadNetwork,
@@ -23,7 +24,12 @@ from superarm.roads.networks import (
 from superarm.roads.networks import cache as module
 from superarm.roads.networks.cache import cache_path, read_cached
 from superarm.roads.networks.geography import from_utm
-from superarm.roads.networks.road import TURN_COLUMNS
+from superarm.roads.networks.network_arrays import (
+    pack_network,
+    unpack_network,
+    unpack_text,
+)
+from superarm.roads.networks.road import LIMITS, TURN_COLUMNS
 
 
 def with_everything() -> RoadNetwork:
@@ -343,3 +349,58 @@ def test_sumo_networks_use_it(
     assert_same(read_network(path), first)
     key = json.loads(bytes(arrays_of(Path(path))["key"]))
     assert key["options"] == {"reader": "sumo"}
+
+
+STRANGE = {
+    "number": np.array(3.0),
+    "text": np.array(["x"]),
+    "no UTF-8": np.array([255], dtype=np.uint8),
+    "empty": np.array([]),
+    "deep": np.zeros((2, 2, 2)),
+    "complex": np.zeros(3, dtype=complex),
+    "huge": np.array([2**62] * 4),
+    "flags": np.array(True),
+    "records": np.zeros(2, dtype=[("a", float)]),
+    "dates": np.zeros(3, dtype="datetime64[s]"),
+}
+
+
+def test_damaged_arrays_raise_input_errors() -> None:
+    """Whichever array is missing or strange: an error with advice, or still a network."""
+    network = with_everything()
+    with np.load(io.BytesIO(pack_network(network, "key"))) as file:
+        arrays = dict(file)
+    assert_same(unpack_network(arrays, network.name), network)
+    assert unpack_text(arrays, "key") == "key"
+    refused = 0
+    for name in arrays:
+        versions = [{**arrays, name: values} for values in STRANGE.values()]
+        missing = dict(arrays)
+        del missing[name]
+        for damaged in [missing, *versions]:
+            try:
+                unpack_text(damaged, "key")
+                unpack_network(damaged, network.name)
+            except InputError:
+                refused += 1
+            else:
+                # Optional arrays may be missing; no red may be a list of no times.
+                assert damaged is missing or name == "key"
+    assert refused >= len(STRANGE) * (len(arrays) - 1)
+    with pytest.raises(InputError, match=r"length.* missing"):
+        unpack_network({"junctions": arrays["junctions"]}, "town")
+
+
+def test_times_of_signals_are_limited() -> None:
+    city = generate_city(edges=200, seed=1)
+    _, most = LIMITS["signal_time"]
+    for time, is_possible in ((most, True), (2.0 * most, False)):
+        signals = {1: Signal(time, -time, ((0.0, time),), False)}
+        packed = pack_network(replace(city, signals=signals), "key")
+        with np.load(io.BytesIO(packed)) as file:
+            arrays = dict(file)
+        if is_possible:
+            assert unpack_network(arrays, "town").signals == signals
+            continue
+        with pytest.raises(InputError, match="impossible times"):
+            unpack_network(arrays, "town")

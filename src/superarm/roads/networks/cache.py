@@ -121,5 +121,5 @@ def _read_cache(cache: Path, path: Path, key: str, name: str) -> RoadNetwork | N
             if unpack_text(arrays, "key") != key:
                 return None
             return unpack_network(arrays, name)
-    except (InputError, OSError, ValueError, KeyError, TypeError, OverflowError):
+    except (InputError, OSError):
         return None

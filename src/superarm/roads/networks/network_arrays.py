@@ -6,7 +6,8 @@ Arrays that were read go through all checks of a network: a file is never truste
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,22 @@ def pack_network(network: RoadNetwork, key: str) -> bytes:
     return buffer.getvalue()
 
 
+@contextmanager
+def _input_errors() -> Iterator[None]:
+    """Whatever strange arrays raise becomes an ``InputError``."""
+    try:
+        yield
+    except InputError:
+        raise
+    except KeyError as error:
+        raise InputError(f"its array {error} is missing") from error
+    except (TypeError, ValueError, IndexError, OverflowError) as error:
+        raise InputError(f"its arrays are not those of a network: {error}") from error
+
+
+@_input_errors()
 def unpack_network(arrays: Arrays, name: str) -> RoadNetwork:
-    """Return the network of these arrays, or raise an error if they are none.
+    """Return the network of these arrays, or raise ``InputError`` if they are none.
 
     Args:
         arrays: The arrays of :func:`pack_network`.
@@ -186,7 +201,7 @@ def _check_signals(arrays: Arrays) -> None:
             raise InputError("its signals are not all described")
     if reds.dtype != np.float64 or reds.shape[1:] != (2,):
         raise InputError("its signals have no times")
-    _, most = LIMITS["place"]
+    _, most = LIMITS["signal_time"]
     is_possible = (cycle > 0.0) & (cycle <= most)
     is_possible &= np.abs(offset) <= most
     begin, end = reds.T
@@ -210,8 +225,9 @@ def _pack_texts(name: str, words: Iterable[str]) -> Arrays:
     }
 
 
+@_input_errors()
 def unpack_text(arrays: Arrays, name: str) -> str:
-    """Return the text of an array of bytes, or raise an error if it is none."""
+    """Return the text of an array of bytes, or raise ``InputError`` if it is none."""
     array = arrays[name]
     if array.dtype != np.uint8 or array.ndim != 1:
         raise InputError(f"{name} is no text")

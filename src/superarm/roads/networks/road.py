@@ -59,9 +59,10 @@ LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType(
         "turn_wait": (0.0, 1e6),
         "turn_stop": (0.0, 1.0),
         "phase": (1e-3, 1e6),
+        "signal_time": (-1e9, 1e9),
     }
 )
-"""What a road can be, in metres, m/s and degrees: beyond it a file is wrong, and numbers overflow."""
+"""What a road can be, in metres, m/s, seconds and degrees: beyond it a file is wrong, and numbers overflow."""
 TURN_COLUMNS = ("turn_length", "turn_speed", "turn_wait", "turn_stop", "turn_entry")
 """The optional columns of connections."""
 

@@ -233,7 +233,7 @@ class SumoFile:
     def _read_program(self, attributes: Attributes) -> None:
         offset = 0.0
         if "offset" in attributes:
-            offset = self._number("offset", attributes, "place")
+            offset = self._number("offset", attributes, "signal_time")
         program = Program(offset, [])
         self.programs[attributes["id"]] = program
         self._open_program = program
