@@ -311,27 +311,32 @@ def _tells(bench: _Bench) -> None:
             run_load(process.address, [teller.ask(count)])
             alone.append(run_load(process.address, [teller.tell_each()]).seconds)
     commits = statistics.median(single)
-    told = _median_turn(turns)
+    one_by_one = _median_turn(turns)
     batched = _median_turn(batch_turns)
     peer = "one commit each"
     one_s = statistics.median(alone) / count
     bench.rows.append(row("tell, one client", one_s, peer, 1 / commits, None))
-    bench.rows.append(row("tell, 64 clients", 1 / told.rate, peer, 1 / commits, None))
+    bench.rows.append(
+        row("tell, 64 clients", 1 / one_by_one.rate, peer, 1 / commits, None)
+    )
     bench.rows.append(
         row(f"tell in batches of {count}", 1 / batched.rate, peer, 1 / commits, None)
     )
     bench.limits["one commit_s"] = 1 / commits
-    bench.limits["tell, processor of the service_s"] = told.cpu
-    bench.limits["tell, processor of all clients_s"] = told.client_cpu
+    bench.limits["tell, processor of the service_s"] = one_by_one.cpu
+    bench.limits["tell, processor of all clients_s"] = one_by_one.client_cpu
     bench.limits["tell in a batch, processor of the service_s"] = batched.cpu
     bench.facts["single commits a second"] = commits
     bench.facts["single commits a second, each turn"] = single
-    bench.facts["tells a second, 64 clients"] = told.rate
+    bench.facts["tells a second, 64 clients"] = one_by_one.rate
     bench.facts["tells a second, 64 clients, each turn"] = [turn.rate for turn in turns]
     bench.facts["tells a second in batches, 64 clients"] = batched.rate
-    bench.facts["tells in a commit, 64 clients"] = told.together
+    bench.facts["tells in a commit, 64 clients"] = one_by_one.together
     over = "over single commits"
-    for name, median in (("tells of 64 clients", told), ("batched tells", batched)):
+    for name, median in (
+        ("tells of 64 clients", one_by_one),
+        ("batched tells", batched),
+    ):
         target = at_least(f"{name} {over}", median.rate / commits, TELLS_OVER_COMMITS)
         bench.targets.append(target)
         case = f"disks on which {name} reach the target: commits a second, at most"
@@ -476,8 +481,8 @@ def _drive(body: Any, asks: int, taken: list[float]) -> Script:
         decision = require(answer, 201).json()
         path = f"/v1/decisions/{decision['id']}/observations?bandit=routes"
         rewards = dict.fromkeys(map(str, decision["arms"]), 10.0)
-        told = yield request_bytes("POST", path, {"rewards": rewards})
-        require(told, 201)
+        response = yield request_bytes("POST", path, {"rewards": rewards})
+        require(response, 201)
 
 
 # --- restarts and memory -----------------------------------------------------------------------

@@ -352,7 +352,7 @@ def copies_of_a_process(folder: Path, count: int) -> Iterator[tuple[Path, set[st
             process.kill()
 
 
-def prove_copies(folder: Path, count: int) -> None:
+def prove_copies(folder: Path, count: int) -> FaultCounts:
     rng = random.Random(2)
     all_acknowledged = 0
     lost = 0
@@ -375,7 +375,7 @@ def prove_copies(folder: Path, count: int) -> None:
         if not refusals(torn):
             earlier = recovered_events(torn)
             is_same &= earlier == events[: len(earlier)]
-    FaultCounts(
+    counts = FaultCounts(
         fault="copy of the files of a process at work, whole and torn",
         url="sqlite:",
         clients=4,
@@ -384,18 +384,22 @@ def prove_copies(folder: Path, count: int) -> None:
         lost=lost,
         doubled=doubled,
         events_same=is_same,
-    ).record()
+    )
+    counts.record()
+    return counts
 
 
 @pytest.mark.thorough
 def test_a_copy_at_any_moment_has_everything_acknowledged(tmp_path: Path) -> None:
-    prove_copies(tmp_path, count=3)
+    counts = prove_copies(tmp_path, count=3)
+    assert (counts.lost, counts.doubled, counts.events_same) == (0, 0, True)
 
 
 @pytest.mark.slow
 @pytest.mark.full
 def test_fifty_copies_have_everything_acknowledged(tmp_path: Path) -> None:
-    prove_copies(tmp_path, count=50)
+    counts = prove_copies(tmp_path, count=50)
+    assert (counts.lost, counts.doubled, counts.events_same) == (0, 0, True)
 
 
 # --- the database itself -----------------------------------------------------------------------

@@ -139,10 +139,10 @@ class DirectRoutes:
     ) -> Response | None:
         """The answer; ``None`` if the routes must describe what is wrong with the body."""
         if request.is_tell:
-            told = _parse(bodies.Tell, body)
-            return None if told is None else await self._tell(request, caller, told)
-        asked = _parse(bodies.Ask, body)
-        return None if asked is None else await self._ask(request, caller, asked)
+            tell = _parse(bodies.Tell, body)
+            return None if tell is None else await self._tell(request, caller, tell)
+        ask = _parse(bodies.Ask, body)
+        return None if ask is None else await self._ask(request, caller, ask)
 
     async def _tell(
         self, request: _DirectRequest, caller: Caller, body: bodies.Tell
