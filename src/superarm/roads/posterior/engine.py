@@ -509,7 +509,7 @@ class RoadEngine:
         K_r = slots.at_slots(slots.spread(r), r)
         eta = self._H @ (u - K_r) + r
         return RoadDraw(
-            fleet=prior.fleet - slots.fleet_variance * eta[:_P],
+            fleet=prior.fleet - slots.fleet_times(eta),
             roads=prior.roads - slots.spread(eta),
         )
 

@@ -163,15 +163,5 @@ class HourlyEngine(RoadEngine):
             rewards[w.rows] += terms[w.rows] @ (w.slots.T @ x + apart)
         return rewards
 
-    def _to_posterior(self, prior: RoadDraw, r: Floats) -> RoadDraw:
-        slots = self.slots
-        u = self._at_slots(prior)
-        K_r = slots.at_slots(slots.spread(r), r)
-        eta = self._H @ (u - K_r) + r
-        return RoadDraw(
-            fleet=prior.fleet - slots.fleet_times(eta),
-            roads=prior.roads - slots.spread(eta),
-        )
-
     def _at_slots(self, drawn: RoadDraw) -> Floats:
         return np.concatenate([drawn.fleet, drawn.roads[self.visited].ravel()])

@@ -280,9 +280,13 @@ class Slots:
             + (self.own_variance * scattered.T).T
         )
 
+    def fleet_times(self, values: Floats) -> Floats:
+        """The prior covariance of the fleet's slots times values at all slots, (s,): (5,)."""
+        return np.asarray(self.fleet_variance * values[:_P])
+
     def at_slots(self, spread: Floats, values: Floats) -> Floats:
         """K_SS times values, (s,), given :meth:`spread` of them, (n,)."""
-        of_fleet = self.fleet_variance * values[:_P]
+        of_fleet = self.fleet_times(values)
         of_roads = spread[self.visited]
         return np.concatenate([of_fleet, of_roads])
 
