@@ -38,6 +38,16 @@ def lower_arcs(
             place[head] += 1
 
 
+@compiled(f"{INTS}({INTS}, i8)", nogil=True)
+def with_room(heap: Numbers, size: int) -> Numbers:
+    """A heap of ``size`` nodes with room for one more: the same one, or a copy twice as long."""
+    if size < len(heap):
+        return heap
+    longer = np.empty(2 * len(heap), dtype=np.int32)
+    longer[:size] = heap
+    return longer
+
+
 @compiled(f"i8({INTS}, i8, i4)", nogil=True)
 def push_node(heap: Numbers, size: int, node: int) -> int:
     """Add a node to a heap with room for it, the lowest node on top; returns its new size."""
@@ -172,10 +182,6 @@ def push_above(
     cost as little over it.
     """
     lower = near_heads[changed]
-    if size == len(heap):
-        longer = np.empty(2 * len(heap), dtype=np.int32)
-        longer[:size] = heap
-        heap = longer
     cost = near[changed]
     arc = far_pointers[lower]
     end = far_pointers[lower + 1]
@@ -195,6 +201,7 @@ def push_above(
             any_due = True
     if any_due and not is_queued[lower]:
         is_queued[lower] = True
+        heap = with_room(heap, size)
         size = push_node(heap, size, lower)
     return heap, size
 
@@ -238,11 +245,8 @@ def push_beside(
         is_due[arc] = True
         if is_queued[lower]:
             continue
-        if size == len(heap):
-            longer = np.empty(2 * len(heap), dtype=np.int32)
-            longer[:size] = heap
-            heap = longer
         is_queued[lower] = True
+        heap = with_room(heap, size)
         size = push_node(heap, size, lower)
     return heap, size
 
