@@ -18,25 +18,40 @@ from superarm.oracles import GreedyCoverage
 from superarm.policies import oclok_ucb, random
 from superarm.rewards import Coverage
 
-PLACES = np.random.default_rng(1).random((24, 2))
-WATCHED = Pairs(left=np.arange(24), right=np.arange(24) % 8)
+SENSORS = 24
+TARGETS = 8
+CHOSEN = 4
+
+PLACES = np.random.default_rng(1).random((SENSORS, 2))
+WATCHED = Pairs(left=np.arange(SENSORS), right=np.arange(SENSORS) % TARGETS)
 
 
-def reached(chances: Floats, sensors: list[int]) -> float:
+def targets_reached(chances: Floats, sensors: list[int]) -> float:
+    """How many targets these sensors are expected to reach."""
     return Coverage().worth(chances[sensors], np.array(sensors), WATCHED)
 
 
 def main(rounds: int = 60) -> dict[str, float]:
-    truth = PLACES[:, 0] * PLACES[:, 1]
-    parts = {
-        "oracle": GreedyCoverage(k=4),
-        "reward": Coverage(),
-        "kernel": Matern(lengthscale=0.5),
-    }
-    model = Model(noise_variance=0.01, horizon=rounds, arms=PLACES, **parts)
-    best = max(reached(truth, list(four)) for four in combinations(range(24), 4))
-    options = {"arms": Arms.numbered(PLACES), "structure": WATCHED, "optimum": best}
-    world = FiniteProblem(truth=truth, noise_std=0.1, model=model, **options)
+    chances = PLACES[:, 0] * PLACES[:, 1]
+    candidates = combinations(range(SENSORS), CHOSEN)
+    optimum = max(targets_reached(chances, list(sensors)) for sensors in candidates)
+
+    model = Model(
+        kernel=Matern(lengthscale=0.5),
+        noise_variance=0.01,
+        oracle=GreedyCoverage(k=CHOSEN),
+        reward=Coverage(),
+        horizon=rounds,
+        arms=PLACES,
+    )
+    world = FiniteProblem(
+        arms=Arms.numbered(PLACES),
+        structure=WATCHED,
+        truth=chances,
+        optimum=optimum,
+        noise_std=0.1,
+        model=model,
+    )
     policies = {"oclok-ucb": oclok_ucb(model), "random": random(model)}
     runs = simulate(world, policies, rounds=rounds, seed=0)
     return {name: float(run.series["alpha_regret"].sum()) for name, run in runs.items()}

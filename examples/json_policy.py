@@ -1,6 +1,6 @@
 """A policy is data: written as JSON, built without any problem, saved, and loaded again.
 
-Whoever loads the file needs nothing else: it says which kernel, rule and oracle the policy has, and a
+Whoever loads the file needs nothing else: it states which kernel, rule and oracle the policy has, and a
 policy with another kernel refuses it. Offers, decisions and feedback can travel as JSON, too.
 """
 
@@ -24,34 +24,39 @@ SPEC = """
 """
 
 
+def random_offer(step: int, rng: np.random.Generator) -> Offer:
+    return Offer(step=step, arms=Arms.numbered(rng.random((20, 2))))
+
+
 def main(rounds: int = 20) -> tuple[list[int], list[int]]:
     policy = registry.build("policy", json.loads(SPEC))
     rng = np.random.default_rng(0)
     for step in range(1, rounds + 1):
-        offer = Offer(step=step, arms=Arms.numbered(rng.random((20, 2))))
+        offer = random_offer(step, rng)
         decision = policy.decide(offer, rng)
         policy.commit(decision)
-        sent = json.dumps(to_json(decision))  # to another machine, and back
-        decision = from_json(json.loads(sent))
-        rewards = np.sin(5.0 * offer.arms.features[decision.positions]).sum(axis=1)
-        policy.learn(
-            offer,
-            decision,
-            Feedback(positions=decision.positions, rewards=rewards),
-            rng,
-        )
+
+        # To another machine, and back.
+        sent = json.dumps(to_json(decision))
+        received = from_json(json.loads(sent))
+
+        chosen = received.positions
+        rewards = np.sin(5.0 * offer.arms.features[chosen]).sum(axis=1)
+        feedback = Feedback(positions=chosen, rewards=rewards)
+        policy.learn(offer, received, feedback, rng)
+
     with tempfile.TemporaryDirectory() as folder:
-        policy.save(Path(folder) / "policy.npz")
-        again = superarm.load(Path(folder) / "policy.npz")
-    offer = Offer(step=rounds + 1, arms=Arms.numbered(rng.random((20, 2))))
-    ours, theirs = (
-        each.decide(offer, np.random.default_rng(1)) for each in (policy, again)
-    )
-    return ours.positions.tolist(), theirs.positions.tolist()
+        file = Path(folder) / "policy.npz"
+        policy.save(file)
+        loaded = superarm.load(file)
+
+    offer = random_offer(rounds + 1, rng)
+    decision = policy.decide(offer, np.random.default_rng(1))
+    decision_after_loading = loaded.decide(offer, np.random.default_rng(1))
+    return decision.positions.tolist(), decision_after_loading.positions.tolist()
 
 
 if __name__ == "__main__":
-    print(
-        "chosen by the policy that never stopped, and by the one that was loaded:",
-        *main(),
-    )
+    chosen, chosen_after_loading = main()
+    print("chosen by the policy that never stopped:", chosen)
+    print("chosen by the policy that was loaded:   ", chosen_after_loading)

@@ -13,16 +13,16 @@ from superarm.rules import UCB, Fixed
 
 
 def main(rounds: int = 60, seeds: int = 3) -> dict[str, float]:
-    late = Lateness(earliest=1, latest=12, lost=0.1)
+    lateness = Lateness(earliest=1, latest=12, lost=0.1)
+    rule = UCB(schedule=Fixed(value=2.0))
     regrets = {"counts what is pending": 0.0, "does not": 0.0}
     for seed in range(seeds):
         problem = landscape(seed=seed, horizon=rounds, side=16)
-        rule = UCB(schedule=Fixed(value=2.0))
         policies = {
             "counts what is pending": composed(problem.model, rule=rule),
             "does not": composed(problem.model, rule=rule, most_pending=0),
         }
-        runs = simulate(problem, policies, rounds=rounds, seed=seed, lateness=late)
+        runs = simulate(problem, policies, rounds=rounds, seed=seed, lateness=lateness)
         for name, run in runs.items():
             regrets[name] += float(run.series["regret"].sum()) / seeds
     return regrets

@@ -24,23 +24,23 @@ class Kite(FiniteProblem):
     """One height per round; its value is the power there, less the cost of moving to it."""
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        return float((POWER - MOVE.costs(offer))[decision.positions].sum())
+        values = POWER - MOVE.costs(offer)
+        return float(values[decision.positions].sum())
 
 
 def main(rounds: int = 100) -> dict[str, float]:
-    kernel, oracle = SquaredExponential(lengthscale=0.15), TopK(k=1)
     model = Model(
-        kernel=kernel,
+        kernel=SquaredExponential(lengthscale=0.15),
         noise_variance=0.25,
-        oracle=oracle,
+        oracle=TopK(k=1),
         horizon=rounds,
         arms=HEIGHTS.features,
     )
     kite = Kite(arms=HEIGHTS, truth=POWER, noise_std=0.5, model=model)
-    costs = {"counts the cost of moving": MOVE, "ignores it": None}
     rule = UCB(schedule=Fixed(value=2.0))
     policies = {
-        name: composed(model, rule=rule, switching=cost) for name, cost in costs.items()
+        "counts the cost of moving": composed(model, rule=rule, switching=MOVE),
+        "ignores it": composed(model, rule=rule),
     }
     runs = simulate(kite, policies, rounds=rounds, seed=0)
     return {name: float(run.series["regret"].sum()) for name, run in runs.items()}

@@ -1,4 +1,4 @@
-"""Your own data: fit a kernel to past measurements, decide, save, and go on another day.
+"""Your own data: fit a kernel to past measurements, decide, save, and resume on another day.
 
 A café knows how many cups it sold of each of 40 recipes. A recipe is its shares of sugar and cocoa.
 Every day it thinks of twelve new recipes, puts three of them on the menu, and learns from the sales.
@@ -11,43 +11,39 @@ import numpy as np
 
 import superarm
 from superarm import Arms, Feedback, IndexPolicy, Offer
+from superarm.core import Floats
 from superarm.kernels import Matern
 from superarm.oracles import TopK
 from superarm.posteriors import StreamingGP, fit_kernel
 from superarm.rules import UCB, Fixed
 
 
-def cups(recipes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def cups_sold(recipes: Floats, rng: np.random.Generator) -> Floats:
     """What guests buy: stands in for your own measurements."""
-    taste = (
-        50.0 + 10.0 * np.sin(6.0 * recipes[:, 0]) + 5.0 * np.cos(4.0 * recipes[:, 1])
-    )
+    sugar, cocoa = recipes.T
+    taste = 50.0 + 10.0 * np.sin(6.0 * sugar) + 5.0 * np.cos(4.0 * cocoa)
     return taste + 2.0 * rng.standard_normal(len(recipes))
 
 
 def main() -> dict[str, list[str]]:
     rng = np.random.default_rng(0)
     recipes = rng.random((40, 2))
-    sold = cups(recipes, rng)
+    sold = cups_sold(recipes, rng)
 
     # Fit: a lengthscale for each column, the variance, the noise and the mean.
     start = Matern(nu=2.5, lengthscale=(0.5, 0.5), variance=float(sold.var()))
     fit = fit_kernel(start, recipes, sold, noise_variance=1.0, fit_mean=True, rng=rng)
-    print(
-        "lengthscales",
-        np.round(fit.kernel.lengthscale, 2),
-        "noise",
-        round(fit.noise_variance**0.5, 1),
-    )
+    lengthscales = np.round(fit.kernel.lengthscale, 2)
+    noise_std = fit.noise_variance**0.5
+    print(f"lengthscales {lengthscales}, noise {noise_std:.1f}")
 
-    # Warm start: the posterior knows the past before the first decision.
+    # Warm start: the posterior learns the past before the first decision.
     posterior = StreamingGP(
         fit.kernel, noise_variance=fit.noise_variance, mean=fit.mean
     )
     posterior.observe(recipes, sold)
-    policy = IndexPolicy(
-        posterior=posterior, rule=UCB(schedule=Fixed(value=1.0)), oracle=TopK(k=3)
-    )
+    rule = UCB(schedule=Fixed(value=1.0))
+    policy = IndexPolicy(posterior=posterior, rule=rule, oracle=TopK(k=3))
 
     menus = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -59,15 +55,17 @@ def main() -> dict[str, list[str]]:
             policy.commit(decision)
             chosen = decision.positions
             menus[day] = [str(name) for name in decision.ids(offer)]
-            cups_sold, spread = policy.forecast(offer, chosen).total()
-            rewards = cups(offer.arms.features[chosen], rng)
-            policy.learn(
-                offer, decision, Feedback(positions=chosen, rewards=rewards), rng
+            expected, std = policy.forecast(offer, chosen).total()
+
+            rewards = cups_sold(offer.arms.features[chosen], rng)
+            feedback = Feedback(positions=chosen, rewards=rewards)
+            policy.learn(offer, decision, feedback, rng)
+            print(
+                f"{day} {menus[day]} sold {rewards.sum():.0f}, "
+                f"forecast {expected:.0f} ± {std:.0f} (1 standard deviation)"
             )
             policy.save(file)  # the café closes …
             policy = superarm.load(file)  # … and opens again: nothing is forgotten
-            forecast = f"forecast {cups_sold:.0f} ± {spread:.0f} (1 standard deviation)"
-            print(day, menus[day], f"sold {rewards.sum():.0f}, {forecast}")
     return menus
 
 

@@ -31,8 +31,10 @@ class EpsilonGreedy:
     def desirability(
         self, belief: Belief, step: int, rng: np.random.Generator
     ) -> Floats:
-        explore = rng.random() < self.epsilon / np.sqrt(step)
-        return rng.random(len(belief.mean)) if explore else belief.mean.copy()
+        explores = rng.random() < self.epsilon / np.sqrt(step)
+        if explores:
+            return rng.random(len(belief.mean))
+        return belief.mean.copy()
 
 
 @register("policy", "epsilon-greedy")
@@ -49,10 +51,8 @@ def main(rounds: int = 100) -> dict[str, float]:
         "gp-bucb": gp_bucb(model),
         "random": random(model),
     }
-    trajectories = simulate(problem, policies, rounds=rounds, seed=0)
-    return {
-        name: float(each.series["regret"].sum()) for name, each in trajectories.items()
-    }
+    runs = simulate(problem, policies, rounds=rounds, seed=0)
+    return {name: float(run.series["regret"].sum()) for name, run in runs.items()}
 
 
 if __name__ == "__main__":

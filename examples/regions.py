@@ -4,63 +4,108 @@
 For comparison: staying, always going where it is cheapest now, and the best with every hour known.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from superarm.movement import Forest, metric_between, offline_optimum
-
-REGIONS = {  # latitude, longitude
-    "Virginia": (38.9, -77.4), "Oregon": (45.9, -119.3), "São Paulo": (-23.5, -46.6),
-    "Dublin": (53.3, -6.3), "Frankfurt": (50.1, 8.7), "Mumbai": (19.1, 72.9),
-    "Singapore": (1.3, 103.8), "Tokyo": (35.7, 139.7), "Sydney": (-33.9, 151.2),
-}  # fmt: skip
+from superarm.core import Floats
+from superarm.movement import Forest, MatrixMetric, metric_between, offline_optimum
 
 
-def apart(one: tuple[float, float], other: tuple[float, float]) -> float:
+class Place(NamedTuple):
+    latitude: float
+    longitude: float
+
+
+REGIONS = {
+    "Virginia": Place(38.9, -77.4),
+    "Oregon": Place(45.9, -119.3),
+    "São Paulo": Place(-23.5, -46.6),
+    "Dublin": Place(53.3, -6.3),
+    "Frankfurt": Place(50.1, 8.7),
+    "Mumbai": Place(19.1, 72.9),
+    "Singapore": Place(1.3, 103.8),
+    "Tokyo": Place(35.7, 139.7),
+    "Sydney": Place(-33.9, 151.2),
+}
+EARTH_RADIUS = 6.371  # thousands of kilometres
+# Trees lengthen distances, here about sevenfold (``forest.stretch()``): costs count that much more.
+STRETCH = 7.0
+
+
+class Paid(NamedTuple):
+    """What a way of moving costs."""
+
+    service: float
+    movement: float
+
+
+def distance(start: Place, end: Place) -> float:
     """Thousands of kilometres along the surface, by the haversine formula."""
-    (north, east), (up, right) = np.radians(one), np.radians(other)
-    bow = (
-        np.sin((up - north) / 2) ** 2
-        + np.cos(north) * np.cos(up) * np.sin((right - east) / 2) ** 2
-    )
-    return float(2.0 * 6.371 * np.arcsin(np.sqrt(bow)))
+    latitude, longitude = np.radians(start)
+    end_latitude, end_longitude = np.radians(end)
+    across = np.sin((end_latitude - latitude) / 2) ** 2
+    along = np.sin((end_longitude - longitude) / 2) ** 2
+    haversine = across + np.cos(latitude) * np.cos(end_latitude) * along
+    return float(2.0 * EARTH_RADIUS * np.arcsin(np.sqrt(haversine)))
 
 
-def main(days: int = 10, trees: int = 50) -> dict[str, tuple[float, float]]:
-    """What each costs per day: to serve, and to move."""
-    metric, rng = metric_between(REGIONS.values(), apart), np.random.default_rng(0)
-    solar = np.arange(24 * days)[:, None] + np.array(
-        [east / 15 for _, east in REGIONS.values()]
-    )
-    users = np.exp(3.0 * np.cos((solar - 15.0) * np.pi / 12)) * rng.gamma(
-        4.0, size=solar.shape
-    )
-    costs = users / users.sum(axis=1, keepdims=True) @ metric.distances
-    # Trees lengthen distances, here about sevenfold (forest.stretch()): let costs count that much more.
-    forest, walked = Forest.grow(metric, rng, trees=trees, kappa=7.0), np.zeros(2)
-    for walk in range(trees):
-        walk_state = forest.begin(0, walk)
-        for row in costs:
-            move = forest.move(walk_state, row, rng)
-            walk_state = move.walk_state
-            walked += np.array([row @ move.distribution, move.distance]) / trees
-    best, cheapest = offline_optimum(costs, metric, start=0), costs.argmin(axis=1)
-    way = metric.distances[np.append(0, cheapest[:-1]), cheapest]
+def hourly_costs(metric: MatrixMetric, days: int, rng: np.random.Generator) -> Floats:
+    """The mean distance of users from a server in each region, (hours, regions).
+
+    Users are awake around three in the afternoon of their own time.
+    """
+    utc_hours = np.arange(24 * days)[:, None]
+    time_zones = np.array([place.longitude / 15 for place in REGIONS.values()])
+    local_hours = utc_hours + time_zones
+    activity = np.exp(3.0 * np.cos((local_hours - 15.0) * np.pi / 12))
+    users = activity * rng.gamma(4.0, size=activity.shape)
+    shares = users / users.sum(axis=1, keepdims=True)
+    return shares @ metric.distances
+
+
+def walk(forest: Forest, number: int, costs: Floats, rng: np.random.Generator) -> Paid:
+    """Walk on one tree of the forest, one hour after another."""
+    state = forest.begin(0, number)
+    service = 0.0
+    movement = 0.0
+    for hour_costs in costs:
+        move = forest.move(state, hour_costs, rng)
+        state = move.walk_state
+        service += float(hour_costs @ move.distribution)
+        movement += move.distance
+    return Paid(service, movement)
+
+
+def main(days: int = 10, trees: int = 50) -> dict[str, Paid]:
+    """What each way of moving costs per day."""
+    metric = metric_between(REGIONS.values(), distance)
+    rng = np.random.default_rng(0)
+    costs = hourly_costs(metric, days, rng)
+
+    forest = Forest.grow(metric, rng, trees=trees, kappa=STRETCH)
+    walks = [walk(forest, number, costs, rng) for number in range(trees)]
+
+    cheapest = costs.argmin(axis=1)
+    previous = np.append(0, cheapest[:-1])
+    chase = metric.distances[previous, cheapest]
+    optimum = offline_optimum(costs, metric, start=0)
+
     paid = {
-        "stays": (costs[:, 0].sum(), 0.0),
-        "chases": (costs.min(axis=1).sum(), way.sum()),
-    }
-    paid |= {
-        "walks": tuple(walked),
-        "optimum": (best.service.sum(), best.movement.sum()),
+        "stays": Paid(costs[:, 0].sum(), 0.0),
+        "chases": Paid(costs.min(axis=1).sum(), chase.sum()),
+        "walks": Paid(*np.mean(walks, axis=0)),
+        "optimum": Paid(optimum.service.sum(), optimum.movement.sum()),
     }
     return {
-        name: (float(served) / days, float(moved) / days)
-        for name, (served, moved) in paid.items()
+        name: Paid(float(total.service) / days, float(total.movement) / days)
+        for name, total in paid.items()
     }
 
 
 if __name__ == "__main__":
-    for name, (served, moved) in main().items():
+    for name, (service, movement) in main().items():
+        total = service + movement
         print(
-            f"{name:8s} service {served:5.1f}  movement {moved:4.1f}  sum {served + moved:5.1f}"
+            f"{name:8s} service {service:5.1f}  movement {movement:4.1f}  sum {total:5.1f}"
         )

@@ -1,4 +1,4 @@
-"""The examples run unchanged, show what they claim, and stay short."""
+"""The examples run unchanged and show what they claim."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
-TOYS = ("moving", "regions", "drifting", "late", "covering", "json_policy")
 
 
 def load(name: str) -> Any:
@@ -23,12 +20,6 @@ def load(name: str) -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", TOYS)
-def test_toys_are_short(name: str) -> None:
-    lines = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()
-    assert sum(bool(line.strip()) for line in lines) < 60
-
-
 def test_accounting_for_movement_pays() -> None:
     regrets = load("moving").main(rounds=60)
     assert regrets["counts the cost of moving"] < regrets["ignores it"]
@@ -36,10 +27,10 @@ def test_accounting_for_movement_pays() -> None:
 
 def test_a_server_that_walks_comes_near_the_optimum() -> None:
     paid = load("regions").main(days=5, trees=10)
-    total = {name: served + moved for name, (served, moved) in paid.items()}
+    total = {name: cost.service + cost.movement for name, cost in paid.items()}
     assert total["optimum"] <= total["walks"] < total["chases"] < total["stays"]
-    assert paid["stays"][1] == 0.0
-    assert paid["chases"][0] == min(served for served, _ in paid.values())
+    assert paid["stays"].movement == 0.0
+    assert paid["chases"].service == min(cost.service for cost in paid.values())
 
 
 def test_forgetting_pays_where_rewards_drift() -> None:
@@ -58,12 +49,21 @@ def test_learning_reaches_more_than_is_promised() -> None:
 
 
 def test_policy_from_json_resumes_after_loading() -> None:
-    ours, theirs = load("json_policy").main(rounds=10)
-    assert ours == theirs
-    assert len(ours) == 3
+    chosen, chosen_after_loading = load("json_policy").main(rounds=10)
+    assert chosen == chosen_after_loading
+    assert len(chosen) == 3
 
 
 def test_own_data_go_from_a_fit_to_good_menus() -> None:
     menus = load("own_data").main()
     assert [len(menu) for menu in menus.values()] == [3, 3, 3]
     assert all(name.startswith(day) for day, menu in menus.items() for name in menu)
+
+
+def test_a_live_bandit_continues_after_a_restart() -> None:
+    example = load("live_bandit")
+    first_day, second_day = example.main()
+    appeals = [example.appeal(article) for article in example.ARTICLES]
+    at_random = sum(appeals) / len(appeals)
+    best = sum(sorted(appeals)[-3:]) / 3
+    assert at_random < first_day < second_day <= best
