@@ -24,8 +24,8 @@ from superarm.core.states import save_state
 from superarm.roads.energy import RoadScales, Vehicle
 from superarm.roads.networks import LineGraph, generate_city
 from superarm.roads.posterior import RoadGP, Trips, terms_of
+from superarm.roads.posterior.forms import FormChoice
 from superarm.roads.posterior.noise import TripNoise
-from superarm.roads.posterior.posterior import FormChoice
 from superarm.roads.posterior.sparse_engine import SparseRoadEngine
 from superarm.roads.problems.fleet_model import near_kernel, road_rows, road_sizes
 from superarm.roads.rows import Column, edges_of

@@ -32,7 +32,7 @@ import numpy as np
 from superarm.core.states import load
 from superarm.roads.fleets import LoggedTrip, TripSection, learn_trips
 from superarm.roads.posterior import RoadGP
-from superarm.roads.posterior.posterior import FormChoice
+from superarm.roads.posterior.forms import FormChoice
 from superarm.roads.problems import Fleet
 from superarm.roads.routing import Router
 

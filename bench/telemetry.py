@@ -153,7 +153,7 @@ def one_seed(fleet: Fleet, rounds: int, *, rest: bool) -> dict[str, Any]:
                 if (
                     way != "raw totals"
                 ):  # the share of its readings inside, judged before they were learned
-                    row["edges"] = gp._road_intervals._inside[-1].tolist()
+                    row["edges"] = gp._learner.intervals.latest_roads_inside.tolist()
             found[way].append(row)
     return {
         "ways": found,

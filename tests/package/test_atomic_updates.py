@@ -111,7 +111,7 @@ def test_jitter_warning_as_error_does_not_change_the_roads(
             gp.observe(road_keys(2, 3, 4), [1.0, 1.0, 1e6])
         assert gp.flagged == ()
     with monkeypatch.context() as patch:
-        patch.setattr("superarm.roads.posterior.posterior.fit_scales", warns)
+        patch.setattr("superarm.roads.posterior.learner.fit_scales", warns)
         gp.observe(road_keys(2, 3), [1.0, 1.0])  # the fourth trip: scales are fitted
     assert (gp.trips, gp.count, gp.fits) == (4, 8, 0)
     RoadGP.from_state(state_from_bytes(state_to_bytes(gp.state())))

@@ -809,7 +809,7 @@ def loss_of(gp: RoadGP, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     with monkeypatch.context() as patch:
         patch.setattr("scipy.optimize.minimize", minimize)
-        gp._refit()
+        gp._learner.fit()
     return caught[0]
 
 
@@ -1135,7 +1135,7 @@ def test_only_the_latest_trips_are_fitted_to(monkeypatch: pytest.MonkeyPatch) ->
         seen.append((trips.number, len(trips.rewards)))
         return scales
 
-    monkeypatch.setattr("superarm.roads.posterior.posterior.fit_scales", fit)
+    monkeypatch.setattr("superarm.roads.posterior.learner.fit_scales", fit)
     taught(
         drawn_trips(SCALES, 8, 0), refit=64, most=17
     )  # six rewards each: two full trips

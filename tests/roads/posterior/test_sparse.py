@@ -25,6 +25,7 @@ from superarm.roads.networks import generate_city
 from superarm.roads.posterior import Borders, RoadGP, Trips, terms_of
 from superarm.roads.posterior.conjugate_gradients import conjugate_gradients
 from superarm.roads.posterior.engine import RoadEngine
+from superarm.roads.posterior.fit_schedule import trips_between_fits
 from superarm.roads.posterior.log import Log
 from superarm.roads.posterior.mixed_equations import Unknowns
 from superarm.roads.posterior.noise import TripNoise
@@ -626,7 +627,7 @@ def test_a_sparse_posterior_resumes_from_its_state() -> None:
 def test_the_form_becomes_sparse_with_many_roads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("superarm.roads.posterior.posterior.DENSE_LARGEST", 20)
+    monkeypatch.setattr("superarm.roads.posterior.forms.DENSE_LARGEST", 20)
     gp = fleet_gp("auto", refit=4)
     rng = np.random.default_rng(0)
     forms = []
@@ -641,11 +642,9 @@ def test_the_form_becomes_sparse_with_many_roads(
 
 
 def test_long_logs_are_fitted_less_often_in_the_sparse_form() -> None:
-    dense = fleet_gp("dense", refit=8)
-    sparse = fleet_gp("sparse", refit=8)
     for trips, between in ((8, 8), (255, 8), (256, 16), (511, 16), (8192, 512)):
-        assert dense._trips_between_fits(trips) == 8
-        assert sparse._trips_between_fits(trips) == between
+        assert trips_between_fits(trips, 8, "dense") == 8
+        assert trips_between_fits(trips, 8, "sparse") == between
 
 
 def test_forms_and_tolerances_are_checked() -> None:

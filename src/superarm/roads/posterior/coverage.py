@@ -137,6 +137,12 @@ class IntervalCalibration:
         share = float(inside.mean()) if trips else 1.0
         return TrackRecord(trips, share)
 
+    @property
+    def latest_inside(self) -> Floats:
+        """Which share of the latest trip's scores each interval contained, (levels,)."""
+        latest: Floats = self._inside[-1]
+        return latest
+
     def arrays(self, name: str) -> dict[str, Floats]:
         """Scores, levels and record for a state, their names prefixed."""
         arrays = {

@@ -32,21 +32,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, Offer, Rng, State
 from superarm.core.capabilities import LearnsSums, Resumable, SelfCalibrating
-from superarm.core.errors import (
-    InputError,
-    JitterWarning,
-    NotPositiveDefiniteError,
-    PrecisionWarning,
-    StateError,
-    warn,
-)
+from superarm.core.errors import InputError
 from superarm.core.inputs import (
     as_count,
     as_number,
@@ -68,41 +61,27 @@ from superarm.roads.energy.scales import (
     Outliers,
     RoadScales,
 )
-from superarm.roads.rows import ANY_HOUR, COLUMNS, HOURLY_COLUMNS, Column, edges_of
+from superarm.roads.rows import ANY_HOUR, COLUMNS, HOURLY_COLUMNS, Column
 
 from .belief import RoadBelief
-from .compact_trips import compact_arrays, expanded_arrays, is_compact
-from .coverage import IntervalCalibration, TrackRecord
-from .engine import RoadEngine
+from .coverage import TrackRecord
 from .engine_protocol import Engine
-from .fitting import fit_scales
-from .hourly_engine import HourlyEngine
+from .forms import EngineFactory, FormChoice, FormName, form_of
+from .judging import TripJudge
 from .keys import CheckedRows, check_rows
+from .learner import RoadLearner
 from .names import VehicleNames
-from .outliers import Outlier, list_outliers, outlier_scores, treat_outliers
-from .sparse_engine import TOLERANCE, SparseRoadEngine
+from .outliers import Outlier
+from .saved_logs import log_arrays, saved_scales, saved_trips
+from .sparse_engine import TOLERANCE
 from .trip_arrays import trips_from_arrays
 from .trips import Trips
 
-_TRIP_SCORES = 200  # scores of trips from which widths are taken
-_ROAD_SCORES = 4000  # the same of roads
-_REBUILD = 64  # trips after which all is computed anew, which clears rounding
-_EVALUATIONS = 30  # likelihoods of one fit
-_FLAGGED = 20  # outliers that are remembered
-_FARTHEST = 2.0  # times the outlier limit: the largest score that is remembered
 _JUDGED = 100  # trips of a log that are forecast one by one
-_FIRST_FIT = 4  # trips before the scales are first fitted
-_FIT_SHARE = (
-    1 / 16
-)  # of a log, by which it grows at most before a fit in the sparse form
 _TOLERANCES = (1e-9, 0.1)
-DENSE_LARGEST = 6000
-"""Visited roads up to which the form "auto" is dense."""
 _LEAST_NOISE = 1e-20
 """The smallest variance of a reward's noise that may be stated, in Wh²: with less, rounding makes the
 equations of the model singular."""
-FormName = Literal["dense", "sparse"]
-FormChoice = Literal["auto", "dense", "sparse"]
 
 
 @register("posterior", "roads")
@@ -177,34 +156,36 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         self.outlier_limit = as_number(outlier_limit, "outlier_limit", 2.0)
         self.vehicle_names = VehicleNames()
         """The vehicles that have names; replaced by :meth:`name_vehicles`."""
-        self.flagged: tuple[Outlier, ...] = ()
-        self.outlying = 0  # outliers so far
-        self.fits = 0
         require_choice(form, "form", get_args(FormChoice))
-        self._choice: FormChoice = form
-        self._tolerance = as_number(tolerance, "tolerance", *_TOLERANCES)
+        tolerance = as_number(tolerance, "tolerance", *_TOLERANCES)
         if self.has_hours and form == "sparse":
             raise InputError(
                 "form 'sparse' has no hours yet; use 'auto' or 'dense' with HourlyScales, or "
                 "scales=RoadScales()"
             )
+        self._engines = EngineFactory(
+            kernel=self.kernel,
+            sizes=self.sizes,
+            has_hours=self.has_hours,
+            choice=form,
+            tolerance=tolerance,
+        )
+        self._learner = RoadLearner(
+            self._engines,
+            TripJudge(outliers=outliers, limit=self.outlier_limit),
+            self.scales,
+            refit=self.refit,
+            most=self.most,
+        )
         self.durations = self._new_durations()
         """The seconds that roads take at each hour; ``None`` in a model without hours."""
-        self._engine: Engine = self._new_engine(self.scales)
-        self._since_rebuild = 0  # trips
-        # Whether the latest trip may call for a fit or a rebuild.
-        self._maintenance_due = False
-        # A warning that is raised before the next trip is learned.
-        self._delayed_warning: str | None = None
-        self._trip_intervals = IntervalCalibration(_TRIP_SCORES)
-        self._road_intervals = IntervalCalibration(_ROAD_SCORES)
         self._checked_rows = CheckedRows()
 
     def parameters(self) -> Mapping[str, Any]:
         return {
             **super().parameters(),
-            "form": self._choice,
-            "tolerance": self._tolerance,
+            "form": self._engines.choice,
+            "tolerance": self._engines.tolerance,
         }
 
     # --- hours -----------------------------------------------------------------------------
@@ -240,66 +221,26 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             outlier_limit=self.outlier_limit,
         )
 
-    # --- form ------------------------------------------------------------------------------
-
-    @property
-    def form(self) -> FormName:
-        """The form that is in use: "dense" or "sparse"."""
-        return "sparse" if isinstance(self._engine, SparseRoadEngine) else "dense"
-
-    @property
-    def tolerance(self) -> float:
-        """By what share of a standard deviation answers may be off; 0 in the dense form."""
-        return self._tolerance if self.form == "sparse" else 0.0
-
-    def _form_for(self, visited: int) -> FormName:
-        """The form for so many visited roads."""
-        if self.has_hours:
-            return "dense"
-        if self._choice != "auto":
-            return self._choice
-        return "dense" if visited <= DENSE_LARGEST else "sparse"
-
-    def _new_engine(self, scales: RoadScales, trips: Trips | None = None) -> Engine:
-        """An engine that has learned from these trips, or from none."""
-        visited = 0
-        if trips is not None:
-            visited = len(np.unique(edges_of(trips.keys)))
-        if self._form_for(visited) == "sparse":
-            sparse = SparseRoadEngine(self.kernel, self.sizes, scales, self._tolerance)
-            return sparse if trips is None else sparse.with_all(trips)
-        dense = self._dense_engine
-        if trips is None:
-            return dense(self.kernel, self.sizes, scales)
-        return dense.from_trips(self.kernel, self.sizes, scales, trips)
-
-    @property
-    def _dense_engine(self) -> type[RoadEngine]:
-        return HourlyEngine if self.has_hours else RoadEngine
-
-    def _rebuilt(self, scales: RoadScales) -> Engine:
-        """The engine computed anew, in the form for as many roads as it has visited."""
-        engine = self._engine
-        if self.form == "dense" and self._form_for(len(engine.visited)) == "sparse":
-            return self._new_engine(scales, engine.log.view())
-        return engine.rebuild(scales)
-
-    def _with_all(self, trips: Trips) -> Engine:
-        """The engine after many more trips, in the form for as many roads as it then has visited."""
-        engine = self._engine
-        visited = np.union1d(engine.visited, edges_of(trips.keys))
-        if self.form == "dense" and self._form_for(len(visited)) == "sparse":
-            log = engine.log.copy()
-            log.append(trips)
-            return self._new_engine(engine.scales, log.view())
-        return engine.with_all(trips)
-
     # --- what it is now --------------------------------------------------------------------
+
+    @property
+    def _engine(self) -> Engine:
+        return self._learner.engine
 
     @property
     def fitted(self) -> RoadScales:
         """The scales as they are now."""
         return self._engine.scales
+
+    @property
+    def form(self) -> FormName:
+        """The form that is in use: "dense" or "sparse"."""
+        return form_of(self._engine)
+
+    @property
+    def tolerance(self) -> float:
+        """By what share of a standard deviation answers may be off; 0 in the dense form."""
+        return self._engines.tolerance if self.form == "sparse" else 0.0
 
     @property
     def same_bits(self) -> bool:
@@ -309,7 +250,22 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
     @property
     def trips(self) -> int:
         """Trips learned from."""
-        return self._engine.log.view().number
+        return self._learner.trips
+
+    @property
+    def fits(self) -> int:
+        """How often scales were fitted."""
+        return self._learner.fits
+
+    @property
+    def outlying(self) -> int:
+        """Outliers so far."""
+        return self._learner.outlying
+
+    @property
+    def flagged(self) -> tuple[Outlier, ...]:
+        """The latest outliers."""
+        return self._learner.flagged
 
     def name_vehicles(self, names: Iterable[str]) -> None:
         """Reserve the numbers of these names, so that no other name takes them.
@@ -348,11 +304,11 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
     @property
     def track_record(self) -> TrackRecord:
         """How often the 95 % interval of the latest trips contained their energy."""
-        return self._trip_intervals.track_record
+        return self._learner.intervals.track_record
 
     def widths(self, keys: Any = None) -> tuple[Floats, Floats]:
         hour = None if keys is None else self._hour_of(keys)
-        return self._road_intervals.widths(hour), self._trip_intervals.widths(hour)
+        return self._learner.intervals.widths(hour)
 
     @exclusive
     def noise_cov(self, keys: NDArray[Any]) -> Floats:
@@ -439,7 +395,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         return float((sign * means).max())
 
     def _prior_scale(self, keys: Floats) -> float:
-        untaught = self._new_engine(self.fitted)
+        untaught = self._engines.new(self.fitted)
         arms = Trips.of_one(keys)
         prior_cov = untaught.expect(arms).cov
         return float(np.diagonal(prior_cov).max())
@@ -530,31 +486,10 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     @one_blas_thread
     def _take_all(self, trips: Trips) -> None:
-        learned, outliers = self._judge(trips)
-        information_before = self._engine.information
-        self._engine = self._with_all(learned)
-        self._flag(outliers)
-        self.information_gain += self._engine.information - information_before
+        self.information_gain += self._learner.learn_together(trips)
         self.count += len(trips.rewards)
         self.version += 1
-        self._since_rebuild = 0
-        if self.refit:
-            self._refit()
-
-    def _judge(self, trips: Trips) -> tuple[Trips, list[Outlier]]:
-        """Trips as they are learned, and their outliers, by what is known before the first of them."""
-        learned: list[Trips] = []
-        outliers: list[Outlier] = []
-        judged = self._engine.judge_all(trips)
-        for trip, expected in zip(trips.each(), judged, strict=True):
-            residual = trip.rewards - expected.mean
-            scores = self._outlier_scores(residual, expected.total_cov)
-            treated = trip
-            if scores.any():
-                outliers += list_outliers(trip, scores, self.outlier_limit)
-                treated = self._treat_outliers(trip, scores)
-            learned.append(treated)
-        return Trips.joined(learned), outliers
+        self._take_fitted_noise()
 
     def _absorb(
         self,
@@ -577,135 +512,25 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         self._after_observing()
 
     def _learn(self, trip: Trips) -> float:
-        """Learn one trip and judge its forecast; returns the information gained, nats."""
-        self._raise_delayed_warning()
-        hour = self._hour_of(trip.keys)
-        expected = self._engine.judge(trip)
-        residual = trip.rewards - expected.mean
-        covariance = expected.total_cov
-        reward_std = np.sqrt(np.diagonal(covariance))
-        road_scores = np.abs(residual) / reward_std
-        outlier_score = self._outlier_scores(residual, covariance)
-        is_outlier = outlier_score > self.outlier_limit
-        outliers: tuple[Outlier, ...] = ()
-        if is_outlier.any() and self.trips:
-            outliers = list_outliers(trip, outlier_score, self.outlier_limit)
-            trip = self._treat_outliers(trip, outlier_score)
-            is_learned = np.ones(len(is_outlier), dtype=np.bool_)
-            if self.outliers == "refuse":
-                is_learned = ~is_outlier
-            noise = self._engine.noise.covariance(trip)
-            expected = expected.only(is_learned, noise)
-        has_rewards = len(trip.rewards) > 0
-        gained = 0.0
-        if has_rewards:
-            gained = self._engine.absorb(trip, expected)
-        # From here on nothing can fail: what was forecast is judged, whether it was learned or refused.
-        trip_std = np.sqrt(covariance.sum())
-        trip_score = abs(residual.sum()) / trip_std
-        self._judge_forecast(trip_score, road_scores, hour)
-        self._flag(outliers)
-        if has_rewards:
-            self._since_rebuild += 1
-            self._maintenance_due = True
-        return gained
-
-    def _raise_delayed_warning(self) -> None:
-        """Warn of what failed after an earlier trip had been learned, when nothing could fail."""
-        message = self._delayed_warning
-        if message is not None:
-            self._delayed_warning = None
-            warn(message, PrecisionWarning)
-
-    def _judge_forecast(
-        self, trip_score: float, road_scores: Floats, hour: float | None
-    ) -> None:
-        # A slip of the meter is a miss, but does not show how wide intervals must be.
-        most = _FARTHEST * self.outlier_limit
-        if self.outliers == "keep":
-            most = np.inf
-        trip_scores = np.array([trip_score])
-        self._trip_intervals.judge(np.minimum(trip_scores, most), hour)
-        if len(road_scores) > 1:
-            self._road_intervals.judge(np.minimum(road_scores, most), hour)
-
-    def _flag(self, outliers: Iterable[Outlier]) -> None:
-        """Count outliers and remember the latest."""
-        new_outliers = tuple(outliers)
-        flagged = (*self.flagged, *new_outliers)
-        self.flagged = flagged[-_FLAGGED:]
-        self.outlying += len(new_outliers)
-
-    def _outlier_scores(self, residual: Floats, covariance: Floats) -> Floats:
-        return outlier_scores(residual, covariance, self.outlier_limit)
-
-    def _treat_outliers(self, trip: Trips, scores: Floats) -> Trips:
-        noise = self._engine.noise
-        return treat_outliers(trip, scores, self.outlier_limit, self.outliers, noise)
-
-    # --- maintenance -----------------------------------------------------------------------
+        """Learn one trip; returns the information gained, nats."""
+        return self._learner.learn(trip, self._hour_of(trip.keys))
 
     def _after_observing(self) -> None:
         # Once the trip is in and counted: an interrupted fit loses nothing of it.
-        if self._maintenance_due:
-            self._maintenance_due = False
-            self._maintain()
-
-    def _maintain(self) -> None:
-        """Fit the scales when it is time, or clear rounding; if that fails, all stays as it is."""
-        try:
-            if self._is_time_to_fit():
-                self._refit()
-            elif self._since_rebuild >= _REBUILD:
-                self._engine = self._rebuilt(self.fitted)
-                self._since_rebuild = 0
-        except (
-            NotPositiveDefiniteError,
-            JitterWarning,
-            PrecisionWarning,
-        ) as error:
-            # Users may turn warnings into errors.
-            message = f"scales and rounding stay as they are: {error}"
-            self._delayed_warning = message[:300]
-
-    def _is_time_to_fit(self) -> bool:
-        if not self.refit:
-            return False
-        trips = self.trips
-        if trips >= self.refit:
-            return trips % self._trips_between_fits(trips) == 0
-        is_power_of_two = trips & (trips - 1) == 0
-        return trips >= _FIRST_FIT and is_power_of_two
-
-    def _trips_between_fits(self, trips: int) -> int:
-        """``refit``; in the sparse form doubled as long as that is at most a share of the log.
-
-        Each fit has everything computed anew, in time that grows with the log.
-        """
-        between = self.refit
-        if self.form == "sparse":
-            while 2 * between <= _FIT_SHARE * trips:
-                between *= 2
-        return between
+        self._learner.maintain()
+        self._take_fitted_noise()
 
     @one_blas_thread
     def fit(self) -> None:
         """Fit the scales to the latest trips now."""
         with self._lock:
             if self.trips:
-                self._refit()
+                self._learner.fit()
+                self._take_fitted_noise()
                 self.version += 1
 
-    def _refit(self) -> None:
-        trips = self._engine.log.view()
-        latest = trips.latest(self.most)
-        scales = fit_scales(self._engine, latest, self.scales, _EVALUATIONS)
-        self._engine = self._rebuilt(scales)
-        self._since_rebuild = 0
-        self.fits = self.fits + 1
-        self._take_noise_of(scales)
-
-    def _take_noise_of(self, scales: RoadScales) -> None:
+    def _take_fitted_noise(self) -> None:
+        scales = self.fitted
         self.noise_variance = scales.noise**2
         self.noise_std = scales.noise
 
@@ -713,20 +538,10 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
 
     def _memory(self) -> Memory:
         trips = self._engine.log.view()
-        log = compact_arrays(trips) if self.form == "sparse" else trips.arrays()
-        arrays = {
-            **log,
-            "fitted": self.fitted.as_vector(),
-            **self._trip_intervals.arrays("trips"),
-            **self._road_intervals.arrays("roads"),
-            **self._engine.arrays(),
-        }
+        arrays = {**log_arrays(trips, self.form), **self._learner.arrays()}
         scalars = {
-            "fits": self.fits,
-            "outlying": self.outlying,
-            "since": self._since_rebuild,
+            **self._learner.scalars(),
             "vehicle_names": self.vehicle_names.as_json(),
-            "information": self._engine.information,
         }
         parts = {}
         if self.durations is not None:
@@ -735,57 +550,18 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         return Memory(arrays, scalars, parts)
 
     def _remember(self, state: State) -> None:
+        is_alike = contradiction(self, state.spec) is None
         if self.durations is not None:
-            is_alike = contradiction(self, state.spec) is None
             spec = describe(self.durations) if is_alike else None
             durations = replace(state.part("durations"), spec=spec)
             self.durations._with_state(durations)
-        is_short = is_compact(state.arrays)
-        log = expanded_arrays(state.arrays) if is_short else state.arrays
-        trips = self._as_trips(log)
+        trips = saved_trips(state, len(self.kernel), self._columns)
+        scales = saved_scales(state, self.scales)
         # Older states have the numbers of vehicles, but not their names.
         names = state.scalars.get("vehicle_names", {})
         self.vehicle_names = VehicleNames.from_json(names)
-        self.fits = state.count("fits", 0)
-        self.outlying = state.count("outlying", 0)
-        self._since_rebuild = state.count("since", 0)
-        scales = self._remembered_scales(state)
-        self._take_noise_of(scales)
-        if contradiction(self, state.spec):
-            # Under another kernel all is computed anew.
-            self._engine = self._new_engine(scales, trips)
-        elif len(trips.rewards):
-            self._engine = self._remembered_engine(state, scales, trips)
-            information = state.number("information", 0.0)
-            self._engine.information = information
-        else:
-            self._engine = self._new_engine(scales)
-        self._trip_intervals.remember(state, "trips")
-        self._road_intervals.remember(state, "roads")
-
-    def _remembered_engine(
-        self, state: State, scales: RoadScales, trips: Trips
-    ) -> Engine:
-        """The engine of a state, in the form in which it was saved."""
-        engine: Engine
-        if "solution" in state.arrays:
-            engine = SparseRoadEngine(self.kernel, self.sizes, scales, self._tolerance)
-        else:
-            engine = self._dense_engine(self.kernel, self.sizes, scales)
-        engine.remember(trips, state)
-        return engine
-
-    def _remembered_scales(self, state: State) -> RoadScales:
-        fitted = state.vector("fitted")
-        # A compact log is from after motion.
-        has_motion = "border_size" in state.arrays or is_compact(state.arrays)
-        is_complete = len(fitted) == len(self.scales.as_vector())
-        if has_motion and not self.has_hours and not is_complete:
-            raise StateError(
-                f"this state is damaged: it has {len(fitted)} fitted scales"
-            )
-        # States from before motion have fewer scales; those of hours may get more.
-        return type(self.scales).from_vector(fitted, like=self.scales)
+        self._learner.remember(state, scales, trips, is_alike=is_alike)
+        self._take_fitted_noise()
 
 
 def _require_noise(stated: Floats | None) -> None:

@@ -1,0 +1,111 @@
+"""The choice of the arithmetic behind a posterior: dense, sparse, with hours or without."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from superarm.core import Floats, State
+from superarm.kernels import GraphMatern
+from superarm.roads.energy.scales import RoadScales
+from superarm.roads.rows import edges_of
+
+from .engine import RoadEngine
+from .engine_protocol import Engine
+from .hourly_engine import HourlyEngine
+from .sparse_engine import SparseRoadEngine
+from .trips import Trips
+
+DENSE_LARGEST = 6000
+"""Visited roads up to which the form "auto" is dense."""
+FormName = Literal["dense", "sparse"]
+FormChoice = Literal["auto", "dense", "sparse"]
+
+
+def form_of(engine: Engine) -> FormName:
+    """The form of an engine."""
+    return "sparse" if isinstance(engine, SparseRoadEngine) else "dense"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EngineFactory:
+    """Makes engines, each in the form for as many roads as it has visited.
+
+    Args:
+        kernel: k_G.
+        sizes: Wh that each road moves, (n,).
+        has_hours: Whether what roads cost depends on the hour.
+        choice: The form, or "auto".
+        tolerance: By what share of a standard deviation answers of the sparse form may be off.
+    """
+
+    kernel: GraphMatern
+    sizes: Floats
+    has_hours: bool
+    choice: FormChoice
+    tolerance: float
+
+    def form_for(self, visited: int) -> FormName:
+        """The form for so many visited roads."""
+        if self.has_hours:
+            return "dense"
+        if self.choice != "auto":
+            return self.choice
+        return "dense" if visited <= DENSE_LARGEST else "sparse"
+
+    def new(self, scales: RoadScales) -> Engine:
+        """An engine that has learned nothing."""
+        if self.form_for(0) == "sparse":
+            return self._new_sparse(scales)
+        return self._dense(self.kernel, self.sizes, scales)
+
+    def from_trips(self, scales: RoadScales, trips: Trips) -> Engine:
+        """An engine that has learned from these trips."""
+        visited = np.unique(edges_of(trips.keys))
+        if self.form_for(len(visited)) == "sparse":
+            return self._new_sparse(scales).with_all(trips)
+        return self._dense.from_trips(self.kernel, self.sizes, scales, trips)
+
+    def remembered(self, state: State, scales: RoadScales, trips: Trips) -> Engine:
+        """The engine of a state, in the form in which it was saved.
+
+        Args:
+            state: The saved state.
+            scales: Those of the state.
+            trips: Those of the state.
+        """
+        engine: Engine
+        if "solution" in state.arrays:
+            engine = self._new_sparse(scales)
+        else:
+            engine = self._dense(self.kernel, self.sizes, scales)
+        engine.remember(trips, state)
+        return engine
+
+    def rebuilt(self, engine: Engine, scales: RoadScales) -> Engine:
+        """An engine computed anew under these scales, in the form for its visited roads."""
+        if self._becomes_sparse(engine, len(engine.visited)):
+            return self.from_trips(scales, engine.log.view())
+        return engine.rebuild(scales)
+
+    def with_all(self, engine: Engine, trips: Trips) -> Engine:
+        """An engine after many more trips, in the form for the roads that it then has visited."""
+        visited = np.union1d(engine.visited, edges_of(trips.keys))
+        if self._becomes_sparse(engine, len(visited)):
+            log = engine.log.copy()
+            log.append(trips)
+            return self.from_trips(engine.scales, log.view())
+        return engine.with_all(trips)
+
+    def _becomes_sparse(self, engine: Engine, visited: int) -> bool:
+        is_dense = form_of(engine) == "dense"
+        return is_dense and self.form_for(visited) == "sparse"
+
+    def _new_sparse(self, scales: RoadScales) -> SparseRoadEngine:
+        return SparseRoadEngine(self.kernel, self.sizes, scales, self.tolerance)
+
+    @property
+    def _dense(self) -> type[RoadEngine]:
+        return HourlyEngine if self.has_hours else RoadEngine
