@@ -187,7 +187,7 @@ def _page_sentences(facts: dict[str, Any]) -> list[str]:
             for rate in by_share.values()
         ]
     return [
-        f"100 events of one bandit change {pages['1']['100']} pages of 4 kB; "
+        f"100 events of one bandit change {pages['1']['100']} pages of 4 kB, and "
         f"100 events of 100 bandits change {pages['100']['100']}.",
         f"Che's approximation differs by at most {max(differences):.1g}.",
     ]
@@ -218,12 +218,12 @@ def _plan_sentences(facts: dict[str, Any]) -> list[str]:
     load_share = plan["cores that load, at full load"] / ask_cores
     return [
         f"each has only {_count(plan['events a second of a process'])} events a second.",
-        f"between that for 100 events a commit, {_count(shards['100'])}, and that for one, "
-        f"{_count(shards['1'])}.",
+        f"between {_count(shards['100'])} shards, at 100 events a commit, and "
+        f"{_count(shards['1'])}, at one.",
         f"At a hit rate of {plan['hit rate']:.2f}, loads need {_round(load_share):g} times the processor "
         "time of the asks themselves,",
         f"a tenth of all bandits takes {_bytes(plan['bytes of live bandits'])}, spread over all processes.",
-        f"Events are never removed: {_bytes(single['bytes a day'])} a day in PostgreSQL with one tell per "
+        f"superarm never removes events, which are {_bytes(single['bytes a day'])} a day in PostgreSQL with one tell per "
         "ask.",
     ]
 
