@@ -22,7 +22,7 @@ from superarm.live.journal import Append, StorageError
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import DriftingGP, FiniteGP, StreamingGP
-from superarm.rules import UCB, Fixed
+from superarm.rules import UCB, Fixed, Thompson
 
 KERNEL = SquaredExponential(lengthscale=0.3)
 ARMS = np.random.default_rng(0).random((12, 2))
@@ -137,6 +137,39 @@ def test_replay_compares_beliefs_up_to_rounding(
 
 
 # --- tables and ids ------------------------------------------------------------------------
+
+
+def test_restart_with_pending_decisions_changes_no_bit(storage: Storage) -> None:
+    """The visited form stores what it expects of pending arms, and takes it from the snapshot."""
+    posterior = FiniteGP(KERNEL, ARMS, 0.01, form="visited")
+    rule = Thompson(mode="independent")
+    spec = IndexPolicy(posterior=posterior, rule=rule, oracle=TopK(k=4))
+    decided = []
+    for name in ("twin", "menu"):  # the last one closes the storage
+        bandit = create_bandit(name, spec=spec, storage=storage)
+        bandit.name_arms(ARMS)
+        _tell_out_of_order(bandit, range(15))
+        if name == "menu":
+            bandit.save_snapshot()
+            storage.close()
+            bandit = load_bandit(name, storage=Storage(storage.url))
+        _tell_out_of_order(bandit, range(15, 30))
+        assert bandit.verify().same
+        events = [event for event in bandit.events() if event.kind is Kind.DECIDED]
+        decided.append([event.body["decision"] for event in events])
+    assert decided[0] == decided[1]
+    bandit.storage.close()
+
+
+def _tell_out_of_order(bandit: Bandit, steps: range) -> None:
+    """Ask, with three decisions pending, and tell one of those."""
+    for step in steps:
+        bandit.ask(decision_id=f"d{step}")
+        pending = bandit.pending
+        if len(pending) > 3:
+            rewarded = bandit.decision(pending[step % 3]).answer
+            rewards = {arm: float(WAVE[int(arm)]) for arm in rewarded.arms}
+            bandit.tell(rewarded, rewards)
 
 
 def test_arms_from_tables(storage: Storage) -> None:

@@ -207,12 +207,12 @@ def test_arms_that_are_pending_more_than_once_are_merged_exactly(
         return belief, belief.sample(np.random.default_rng(1))
 
     merged, merged_draw = believe()
-    distinct = beliefs._distinct
+    distinct = beliefs.distinct
     with monkeypatch.context() as patched:
         # As if all choices were of different arms.
         patched.setattr(
             beliefs,
-            "_distinct",
+            "distinct",
             lambda keys, choices: distinct(np.arange(len(keys)), choices),
         )
         separate, separate_draw = believe()

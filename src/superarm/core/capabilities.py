@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .arrays import Floats, Ints
 from .records import Forecast, Offer, Prediction
@@ -276,6 +277,20 @@ class SelfCalibrating(ABC):
 
         Args:
             keys: Keys of k arms.
+        """
+
+
+class ExpectsRewards(ABC):
+    """A posterior that learns the rewards of pending arms faster if it is prepared for them."""
+
+    @abstractmethod
+    def expect(self, pending: NDArray[Any] | None) -> None:
+        """Prepare for rewards; a policy does so whenever it takes a decision while others are pending.
+
+        Beliefs do not change, except by rounding.
+
+        Args:
+            pending: Keys of all arms that were chosen and not yet seen, (p,); ``None``: there are none.
         """
 
 

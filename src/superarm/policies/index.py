@@ -31,6 +31,7 @@ from superarm.core import (
 )
 from superarm.core.capabilities import (
     ComparesOnly,
+    ExpectsRewards,
     Forecaster,
     LearnsSums,
     NeedsGains,
@@ -264,8 +265,11 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, ReportsSettings, Resumable):
             decision: The decision.
         """
         require_type(decision, Decision, "decision")
+        posterior = self.posterior
         with self._lock:
-            self._ledger.expect(decision, self.posterior)
+            if isinstance(posterior, ExpectsRewards):
+                posterior.expect(self._ledger.pending())
+            self._ledger.expect(decision, posterior)
 
     # --- learning --------------------------------------------------------------------------
 

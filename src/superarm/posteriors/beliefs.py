@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from superarm.core import Floats, Ints, Rng
 from superarm.core.errors import StaleBeliefError, UnknownArmError
 from superarm.core.inputs import as_generator, as_positions
-from superarm.core.linalg import cholesky, solve_lower
+from superarm.core.linalg import cholesky, solve_lower, solve_lower_in_place
 from superarm.core.locks import ReadWriteLock, consistent_read
 from superarm.core.threads import one_blas_thread
 
@@ -219,7 +219,7 @@ class GaussianBelief(BaseBelief["GaussianPosterior"]):
         choices = as_positions(positions, "positions")
         posterior = self._current_posterior()
         self._check_positions(choices)
-        chosen, places = _distinct(self._keys, choices)
+        chosen, places = distinct(self._keys, choices)
         pending = self._pending
         n = len(self.mean)
         covariance_rows = posterior._covariance(self._keys, chosen)  # (k, m), m ≥ n
@@ -230,10 +230,12 @@ class GaussianBelief(BaseBelief["GaussianPosterior"]):
             cross = pending.rows[:, chosen]  # (p, k)
             corner -= cross.T @ cross
             rows = rows - cross.T @ pending.rows
+        else:
+            rows = rows.copy()  # others may read them
         diagonal = np.diag_indices_from(corner)
         corner[diagonal] += self.noise_std**2 / np.bincount(places)
         factor = cholesky(corner, "the covariance of the chosen arms")
-        rows = solve_lower(factor, rows)
+        rows = solve_lower_in_place(factor, rows)
         explained = np.einsum("ij,ij->j", rows, rows)
         variance = self.std**2 - explained
         std = standard_deviation(variance, lambda: posterior._prior_scale(self._keys))
@@ -267,14 +269,14 @@ class GaussianBelief(BaseBelief["GaussianPosterior"]):
         )
 
 
-class _Distinct(NamedTuple):
+class DistinctChoices(NamedTuple):
     """Choices without those of an arm that was chosen before."""
 
     positions: Ints  # of the distinct arms, by their first choice
     places: Ints  # of each choice, among these
 
 
-def _distinct(keys: NDArray[Any], choices: Ints) -> _Distinct:
+def distinct(keys: NDArray[Any], choices: Ints) -> DistinctChoices:
     """The distinct arms among choices.
 
     Decisions that wait for rewards often share arms, as routes between the same places do. Observing an
@@ -290,8 +292,8 @@ def _distinct(keys: NDArray[Any], choices: Ints) -> _Distinct:
         return_inverse=True,
     )
     if len(first) == len(choices):
-        return _Distinct(choices, np.arange(len(choices)))
+        return DistinctChoices(choices, np.arange(len(choices)))
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return _Distinct(choices[first[order]], rank[places])
+    return DistinctChoices(choices[first[order]], rank[places])

@@ -24,7 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Arms, Covariance, Floats, Ints, Offer, Rng, State
-from superarm.core.capabilities import HasPriorCovariance, Resumable
+from superarm.core.capabilities import (
+    ExpectsRewards,
+    HasPriorCovariance,
+    Resumable,
+)
 from superarm.core.compiling import Backend
 from superarm.core.errors import InputError, ShapeError, StateError, install_line
 from superarm.core.inputs import (
@@ -36,11 +40,12 @@ from superarm.core.inputs import (
     require_size,
 )
 from superarm.core.linalg import leading_root
+from superarm.core.locks import consistent_read
 from superarm.core.registry import register
 from superarm.core.threads import blas_threads_for, one_blas_thread
 from superarm.kernels.base import as_covariance
-from superarm.posteriors.base import Memory
-from superarm.posteriors.beliefs import GaussianBelief
+from superarm.posteriors.base import Memory, is_empty
+from superarm.posteriors.beliefs import GaussianBelief, distinct
 from superarm.posteriors.fixed import COUNT, INFORMATION, FixedArms, FixedPosterior
 from superarm.posteriors.variances import prior_variance
 
@@ -65,7 +70,7 @@ _ROW_NUMBERS = frozenset([int, np.int32, np.int64, np.intp])
 
 
 @register("posterior", "finite")
-class FiniteGP(FixedPosterior, Resumable, HasPriorCovariance):
+class FiniteGP(FixedPosterior, Resumable, HasPriorCovariance, ExpectsRewards):
     """Exact posterior over fixed arms, which are named by their row numbers.
 
     Args:
@@ -188,9 +193,11 @@ class FiniteGP(FixedPosterior, Resumable, HasPriorCovariance):
     def same_bits(self) -> bool:
         """Whether a restored posterior repeats this one bit for bit.
 
-        It does, unless very many arms were visited in the visited form: a state holds no such H.
+        It does, unless very many arms were visited in the visited form, or are pending in a very large
+        set: a state holds no such H, and no such rows.
         """
-        return self._root_engine is not None or self.rank <= LARGEST_SAVED
+        engine = self._engine
+        return not isinstance(engine, VisitedEngine) or engine.is_saved_completely
 
     def has_all_arms(self, arms: Arms) -> bool:
         """Whether these are all arms of the set, in its order.
@@ -220,14 +227,13 @@ class FiniteGP(FixedPosterior, Resumable, HasPriorCovariance):
             pending: Row numbers that were chosen and not yet seen, (p,), or ``None``.
         """
         # The fast path of most rounds: all arms, with nothing to gather and no use for BLAS.
-        if (
-            pending is None
-            and type(offer) is Offer
-            and offer.arms is self._fixed.complete_arms
-        ):
-            belief = self._belief_of_all()
-            if belief is not None:
-                return belief
+        if type(offer) is Offer and offer.arms is self._fixed.complete_arms:
+            if pending is None:
+                belief = self._belief_of_all()
+                if belief is not None:
+                    return belief
+            elif self._root_engine is None and not is_empty(pending):
+                return self._conditioned_belief_of_all(pending)
         return super().belief(offer, pending)
 
     def _belief_of_all(self) -> GaussianBelief | None:
@@ -250,6 +256,12 @@ class FiniteGP(FixedPosterior, Resumable, HasPriorCovariance):
             return GaussianBelief(self, self._all_rows, mean, std, 1.0, version)
         return None
 
+    @consistent_read
+    def _conditioned_belief_of_all(self, pending: NDArray[Any]) -> GaussianBelief:
+        """The belief about all arms after pending ones are observed."""
+        rows = self._as_keys(pending)  # which are positions among all arms, too
+        return self._belief(self._all_rows).condition(rows)
+
     def _belief(self, keys: Ints) -> GaussianBelief:
         if keys is self._all_rows:
             mean, std = self._engine.moments()
@@ -257,8 +269,18 @@ class FiniteGP(FixedPosterior, Resumable, HasPriorCovariance):
         return super()._belief(keys)
 
     def _covariance(self, keys: Ints, positions: Ints | None = None) -> Floats:
-        chosen = keys if positions is None else keys[positions]
+        if positions is None:
+            return self._engine.cross(keys, keys)
+        chosen = keys[positions]
+        if keys is self._all_rows and self._root_engine is None:
+            return self._cached("rows", chosen, self._rows_of)
         return self._engine.cross(chosen, keys)
+
+    def _rows_of(self, arms: Ints) -> Floats:
+        """Covariances of some arms with all arms, read-only, (k, n)."""
+        rows = self._engine.cross(arms, self._all_rows)
+        rows.flags.writeable = False  # a belief and ``expect`` share them
+        return rows
 
     def _draw(self, keys: Ints, rng: Rng, size: int) -> Floats:
         count = self._engine.normals_per_draw
@@ -356,6 +378,19 @@ class FiniteGP(FixedPosterior, Resumable, HasPriorCovariance):
 
     def _after_observing(self) -> None:
         self._engine.maintain(self._totals)
+
+    def expect(self, pending: NDArray[Any] | None) -> None:
+        engine = self._engine
+        if not isinstance(engine, VisitedEngine):
+            return  # a row of the root form costs little
+        if pending is None and not len(engine.expected):
+            return
+        with self._lock:
+            rows = self._as_keys([] if pending is None else pending)
+            arms = distinct(self._all_rows, rows).positions
+            if not np.array_equal(arms, engine.expected):
+                # The same as those of the belief that was conditioned on these arms.
+                engine.expect(arms, self._cached("rows", arms, self._rows_of))
 
     # --- many rounds at once ---------------------------------------------------------------
 

@@ -9,6 +9,8 @@ import numpy as np
 from superarm.core import Floats, Ints, State
 from superarm.core.errors import StateError
 
+from .expected_rows import ExpectedRows
+
 
 class SavedVisited(NamedTuple):
     """The values of a saved state."""
@@ -19,6 +21,7 @@ class SavedVisited(NamedTuple):
     visited: Ints  # V, (v,)
     batch_sizes: list[int]
     H: Floats  # (v, v)
+    expected: ExpectedRows
     updates: int
     refresh_at: int
     interval: int
@@ -59,8 +62,23 @@ class SavedVisited(NamedTuple):
             visited=visited.copy(),
             batch_sizes=batch_sizes,
             H=H,
+            expected=_expected_rows(state, n),
             updates=updates,
             refresh_at=refresh_at,
             interval=interval,
             capacity=capacity,
         )
+
+
+def _expected_rows(state: State, n: int) -> ExpectedRows:
+    """The rows of expected rewards, validated; none in a state of an earlier version."""
+    if "expected" not in state.arrays:
+        return ExpectedRows.none(n)
+    arms = state.positions("expected")
+    rows = state.matrix("expected_rows", n)
+    is_distinct = len(np.unique(arms)) == len(arms)
+    if len(rows) != len(arms) or not is_distinct or arms.max(initial=-1) >= n:
+        raise StateError(
+            "this state is damaged: it holds impossible rows of expected rewards"
+        )
+    return ExpectedRows.of(arms, rows)

@@ -7,11 +7,16 @@ Notation
 ``S``          the arms observed now, s of them
 ``K``          prior covariance; ``K_VE`` its rows of visited arms, (v, n)
 ``H``          (K_VV + diag(1/weight))⁻¹, (v, v)
+``P``          the posterior covariance, K − K_EV H K_VE
 =============  ==================================================================
 
 An observation costs one product, (s, v) by (v, n), computed in strips of columns. ``K_VE`` is by
 far the largest array. It is stored in blocks of rows, so that it grows without being copied;
 everything else is computed in pieces that stay in the cache.
+
+Arms that were chosen and not yet observed condition every belief, which takes their rows of P. Where
+several decisions await rewards, these rows are stored, and every observation updates them. The rewards
+of such arms are then learned without that product: W = C⁻¹ P_SE.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +36,7 @@ from superarm.core.errors import (
     PrecisionWarning,
     warn,
 )
-from superarm.core.linalg import cholesky, solve_lower
+from superarm.core.linalg import cholesky, solve_lower, solve_lower_in_place
 from superarm.core.threads import blas_threads_for
 from superarm.kernels import PriorRoot, prior_root
 from superarm.posteriors.fixed import COUNT, INFORMATION, Totals
@@ -39,6 +44,7 @@ from superarm.posteriors.variances import check_posterior_variance, prior_varian
 
 from .batch import Batch
 from .block_rows import BlockRows, spans
+from .expected_rows import ExpectedRows
 from .saved_visited import SavedVisited
 
 _SCHEMA = 1
@@ -46,6 +52,8 @@ _SCHEMA = 1
 LARGEST_SAVED = 1024
 # Difference, relative to the largest prior variance, that is too large for rounding.
 _DAMAGED = 1e-6
+# Numbers in the rows of expected rewards that a state holds, 16 MB; others are computed again.
+_MOST_SAVED_NUMBERS = 2**21
 # Noise, relative to the largest prior variance, below which digits go within a few observations.
 _LEAST_NOISE = 1e-4
 # Observations between two fresh solutions: at first, or where digits go fast, and at most.
@@ -58,6 +66,14 @@ _DRIFT_ALLOWED = 1e-9
 _STRIP = 2048
 # Covariances that a kernel computes at once; meanwhile it takes several times that.
 _PIECE_BYTES = 2**20
+
+
+class _ArmsAfter(NamedTuple):
+    """What an observation changes for all arms."""
+
+    mean: Floats  # (n,)
+    variance: Floats  # (n,)
+    expected: ExpectedRows
 
 
 class VisitedEngine:
@@ -83,6 +99,7 @@ class VisitedEngine:
         self._slot = np.full(len(arms), -1, dtype=np.intp)  # the place of an arm in V
         self._rows = BlockRows(len(arms))  # K_VE
         self._precision = np.empty((0, 0))  # H in its corner, 0 beside it
+        self._expected = ExpectedRows.none(len(arms))
         self._updates = 0
         self._interval = _FIRST_REFRESH
         self._refresh_at = _FIRST_REFRESH
@@ -141,6 +158,9 @@ class VisitedEngine:
         W = np.empty_like(self.mean)
         for strip in spans(n, _STRIP):
             W[strip] = self._product(B[:size], strip)
+        expected = self._expected
+        if len(expected.arms):
+            expected = expected.after(W)
         innovation = (reward - self.mean.item(row)) / std
         mean = self.mean + W * innovation
         np.multiply(W, W, out=W)
@@ -154,6 +174,7 @@ class VisitedEngine:
         finally:
             self.mean = mean
             self.variance = variance
+            self._expected = expected
             totals[row] += 1.0 / noise
             totals[n + row] += reward / noise
             totals[INFORMATION] += information
@@ -201,14 +222,7 @@ class VisitedEngine:
         B = np.zeros((len(rows), len(precision)))
         B[:, :size] = solve_lower(C, Q)
         z = solve_lower(C, rewards - self.mean[rows])
-        mean = self.mean.copy()
-        variance = self.variance.copy()
-        for strip in spans(len(mean), _STRIP):
-            W = self._product(B[:, :size], strip)
-            mean[strip] += z @ W
-            variance[strip] -= np.einsum("ij,ij->j", W, W)
-        if not variance.min() >= 0.0:
-            self._clip_variance(variance)
+        after = self._arms_after(rows, C, B[:, :size], z)
         log_root_determinant = np.log(np.diagonal(C)).sum()
         information = log_root_determinant - 0.5 * np.log(noise).sum()
         added[INFORMATION] = float(information)
@@ -219,13 +233,36 @@ class VisitedEngine:
         try:  # from here on nothing can fail, and interrupts wait: see ``loops.py``
             dgemm(1.0, B.T, B, 1.0, precision.T, 0, 0, 1)
         finally:
-            self.mean = mean
-            self.variance = variance
+            self.mean = after.mean
+            self.variance = after.variance
             self._slot[new_arms] = new_slots
             self._visited = visited
             self._batch_sizes = batch_sizes
             self._precision = precision
+            self._expected = after.expected
             totals += added
+
+    def _arms_after(self, rows: Ints, C: Floats, B: Floats, z: Floats) -> _ArmsAfter:
+        """What all arms have after an observation of ``rows``, as new arrays."""
+        mean = self.mean.copy()
+        variance = self.variance.copy()
+        expected = self._expected
+        if len(expected.arms):
+            if expected.include(rows):
+                W = solve_lower_in_place(C, expected.take(rows))  # C⁻¹ P_SE
+            else:
+                W = self._product(B, slice(None))
+            mean += z @ W
+            variance -= np.einsum("ij,ij->j", W, W)
+            expected = expected.after(W)
+        else:
+            for strip in spans(len(mean), _STRIP):
+                W = self._product(B, strip)
+                mean[strip] += z @ W
+                variance[strip] -= np.einsum("ij,ij->j", W, W)
+        if not variance.min() >= 0.0:
+            self._clip_variance(variance)
+        return _ArmsAfter(mean, variance, expected)
 
     def _clip_variance(self, variance: Floats) -> None:
         """Raise negative variances to 0, in place; an error where they are more than rounding."""
@@ -286,6 +323,22 @@ class VisitedEngine:
         precision[:old_capacity, :old_capacity] = self._precision
         return precision
 
+    # --- expected rewards ------------------------------------------------------------------
+
+    @property
+    def expected(self) -> Ints:
+        """Row numbers of the arms whose rows of P are stored, (k,)."""
+        return self._expected.arms
+
+    def expect(self, arms: Ints, rows: Floats) -> None:
+        """Store rows of P and update them with every observation, in place of those stored so far.
+
+        Args:
+            arms: Distinct row numbers of arms, (k,).
+            rows: Their covariances with all arms, from :meth:`cross`, (k, n).
+        """
+        self._expected = ExpectedRows.of(arms, rows)
+
     # --- clearing rounding -----------------------------------------------------------------
 
     def maintain(self, totals: Floats) -> None:
@@ -331,6 +384,8 @@ class VisitedEngine:
         old_mean = self.mean
         self.mean = mean
         self.variance = variance
+        # Their rounding has grown as that of H.
+        self._expected = ExpectedRows.none(n)
         self._check_drift(old_mean)
 
     def _inverse_factor(self, noise: Floats) -> Floats:
@@ -387,6 +442,15 @@ class VisitedEngine:
 
     # --- state -----------------------------------------------------------------------------
 
+    @property
+    def is_saved_completely(self) -> bool:
+        """Whether a state holds H and the rows of expected rewards."""
+        return len(self._visited) <= LARGEST_SAVED and self._saves_rows
+
+    @property
+    def _saves_rows(self) -> bool:
+        return self._expected.rows.size <= _MOST_SAVED_NUMBERS
+
     def state(self) -> State | None:
         """All that the engine holds except K_VE, which the kernel gives; ``None`` if it is too much."""
         size = len(self._visited)
@@ -406,6 +470,10 @@ class VisitedEngine:
             "probe": self._probe,
             "precision": self._precision[:size, :size].copy(),
         }
+        expected = self._expected
+        if len(expected.arms) and self._saves_rows:
+            arrays["expected"] = expected.arms
+            arrays["expected_rows"] = expected.rows
         return State(kind=self.kind, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
     @property
@@ -448,6 +516,7 @@ class VisitedEngine:
         self._slot[visited] = np.arange(size)
         self._precision = np.zeros((saved.capacity, saved.capacity))
         self._precision[:size, :size] = saved.H
+        self._expected = saved.expected
         self._updates = saved.updates
         self._refresh_at = saved.refresh_at
         self._interval = saved.interval
@@ -497,7 +566,18 @@ class VisitedEngine:
         return cross
 
     def _cross_all(self, left: Ints) -> Floats:
-        """:meth:`cross` with all arms: entire rows of K, stored ones for visited arms."""
+        """:meth:`cross` with all arms: stored rows of P, where there are any."""
+        places = self._expected.places[left]
+        is_stored = places >= 0
+        if not is_stored.any():
+            return self._computed_rows(left)
+        cross = np.empty((len(left), len(self._arms)))
+        cross[is_stored] = self._expected.rows[places[is_stored]]
+        cross[~is_stored] = self._computed_rows(left[~is_stored])
+        return cross
+
+    def _computed_rows(self, left: Ints) -> Floats:
+        """Rows of P: entire rows of K, stored ones for visited arms, less what was learned."""
         n = len(self._arms)
         cross = np.empty((len(left), n))
         slots = self._slot[left]
