@@ -1,10 +1,10 @@
 """``python -m bench.fleet FOLDER NAME=NETWORK[@TILES] …``: fleets on empty roads and in traffic.
 
-Each city, traffic and seed is one file in FOLDER, which is left out where it exists already: what was
-interrupted goes on. ``python -m bench.fleet FOLDER`` alone prints the tables of what is there.
+Each city, traffic and seed is one file in FOLDER. Files that exist are not made again, so an interrupted
+run resumes. ``python -m bench.fleet FOLDER`` alone prints the tables of the stored files.
 
 - *energy*: Wh a trip from the 21st on, above that of the informed prior, driven on the same day; and
-  of the first 20. *best driven*: of all routes that anybody drove between two places, the one that
+  of the first 20. *best driven*: of all routes that any policy drove between two places, the one that
   needed least on those days, over all of them.
 - *coverage*: share of edges and trips inside the intervals of ``LEVELS``, forecast beforehand.
 
@@ -16,16 +16,19 @@ the trips' forecasts, Wh, on the first three trips of each vehicle and afterward
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from superarm.core import AT_95, QUANTILES, levels_text
+from superarm.core import AT_95, QUANTILES, Floats, levels_text
 from superarm.core.registry import build
-from superarm.lab.simulation import simulate
+from superarm.lab.simulation import Trace, simulate
 from superarm.policies.wrapping import wrapped
 from superarm.roads.problems import Fleet
 from superarm.roads.rows import Column
@@ -41,87 +44,369 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
     "prior": {"name": "prior", "spread": "none"},
     "fastest": {"name": "known-cost", "cost": "travel_time"},
 }
+POLICIES = {**LEARNERS, **OTHERS}
+BEST_DRIVEN = "best driven"
 FIRST = 20  # trips of which exploration is forgiven
 CANDIDATES = 4  # routes between two places of which the best driven is sought
+_EARLY_TRIPS = 3  # of each vehicle
+_T_OF_5_SEEDS = 2.776  # 97.5 % quantile of Student's t with 4 degrees of freedom
+
+Route = tuple[int, ...]
 
 
-def one_seed(problem: Fleet, names: list[str], rounds: int) -> dict[str, Any]:
-    """Every policy's rounds, and the best driven routes."""
-    found: dict[str, Any] = {}
-    routes: dict[int, dict[tuple[int, ...], list[float]]] = {}
-    best = np.array(
-        [problem.best(problem.offer(step)).value for step in range(1, rounds + 1)]
-    )
+# --- records -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyResult:
+    """What one policy did in one seed, trip by trip.
+
+    Args:
+        above: Wh above the informed prior on the same day.
+        energy: Wh; ``None`` for the best driven routes.
+        seconds: Mean time that the policy took to decide and learn.
+        within: Shares of each trip's edges inside the intervals of ``LEVELS``; learners only.
+        score: Errors of the trips' forecasts in standard deviations; learners only.
+    """
+
+    above: list[float]
+    energy: list[float] | None = None
+    seconds: float | None = None
+    within: list[list[float]] | None = None
+    score: list[float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WayResult:
+    """What the cautious learner did in one way and seed, trip by trip.
+
+    Args:
+        above: Wh above the informed prior on the same day.
+        errors: What trips needed less their forecasts, Wh.
+        early: Whether a trip is one of its vehicle's first three.
+        within: Shares of each trip's edges inside the intervals of ``LEVELS``.
+        score: Errors of the trips' forecasts in standard deviations.
+    """
+
+    above: list[float]
+    errors: list[float]
+    early: list[bool]
+    within: list[list[float]]
+    score: list[float]
+
+
+Record = TypeVar("Record", PolicyResult, WayResult)
+
+
+class Group(NamedTuple, Generic[Record]):
+    """One policy or way in one city and traffic, seed by seed."""
+
+    city: str
+    name: str
+    seeds: list[Record]
+
+
+class Drive(NamedTuple):
+    """A route that a policy chose."""
+
+    pair: int  # of places
+    route: Route
+    above: float  # Wh above the informed prior
+
+
+def as_json(record: PolicyResult | WayResult) -> dict[str, Any]:
+    """The fields that have a value.
+
+    Args:
+        record: What to store.
+    """
+    return {name: value for name, value in asdict(record).items() if value is not None}
+
+
+def stored_groups(folder: Path, record: type[Record]) -> Iterator[Group[Record]]:
+    """Read the groups of a folder, city by city.
+
+    Args:
+        folder: Has a file for each city, traffic and seed.
+        record: What to read. Further fields are ignored, so ways have policies' tables too.
+    """
+    known = [field.name for field in fields(record)]
+    paths: dict[str, list[Path]] = defaultdict(list)
+    for path in sorted(folder.glob("*.json")):
+        city = path.stem.rsplit("-", 1)[0]
+        paths[city].append(path)
+    for city, city_paths in paths.items():
+        seeds = [json.loads(path.read_text()) for path in city_paths]
+        for name in seeds[0]:
+            records = []
+            for seed in seeds:
+                if name in seed:
+                    values = _only(seed[name], known)
+                    records.append(record(**values))
+            yield Group(city, name, records)
+
+
+def _only(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: values[name] for name in names if name in values}
+
+
+# --- policies ------------------------------------------------------------------------------
+
+
+def one_seed(
+    problem: Fleet, names: Sequence[str], rounds: int
+) -> dict[str, PolicyResult]:
+    """Play every policy, and find the best driven routes.
+
+    Args:
+        problem: The fleet, with its seed.
+        names: Which of ``POLICIES``.
+        rounds: How many trips.
+    """
+    results: dict[str, PolicyResult] = {}
+    drives: list[Drive] = []
     for name in names:
-        policy = build("policy", {**LEARNERS, **OTHERS}[name], model=problem.model)
-        trace = simulate(problem, {name: policy}, rounds=rounds, seed=problem.seed)[
-            name
-        ]
-        assert trace.seconds is not None
-        assert trace.choices is not None
-        found[name] = {
-            "above": trace.series["regret"].tolist(),
-            "energy": trace.series["true_energy"].tolist(),
-            "seconds": float(np.mean(trace.seconds)),
-        }
-        if trace.audit is not None and name in LEARNERS:
-            found[name] |= {
-                each: trace.audit[each].tolist() for each in ("within", "score")
-            }
-        for step in range(1, rounds + 1):
-            route = tuple(
-                edge for edge in trace.choices[step - 1].tolist() if edge >= 0
-            )
-            above = routes.setdefault(problem.journey(step).trip, {}).setdefault(
-                route, []
-            )
-            above.append(float(trace.series["regret"][step - 1]))
-    found["best driven"] = {"above": best_driven(problem, routes, best).tolist()}
-    return found
+        policy = build("policy", POLICIES[name], model=problem.model)
+        traces = simulate(problem, {name: policy}, rounds=rounds, seed=problem.seed)
+        trace = traces[name]
+        results[name] = policy_result(trace)
+        drives += chosen_routes(problem, trace)
+    results[BEST_DRIVEN] = PolicyResult(above=best_driven(problem, drives, rounds))
+    return results
 
 
-WAYS: Mapping[str, Mapping[str, Any]] = {
-    "together": {},
-    "alone": {"separate": True},
-    "trip totals": {"seen": "trips"},
-    "an hour late": {"late": 3600.0},
+def policy_result(trace: Trace) -> PolicyResult:
+    """What is stored of a policy.
+
+    Args:
+        trace: What it did.
+    """
+    assert trace.seconds is not None
+    within = None
+    score = None
+    if trace.audit is not None and trace.policy in LEARNERS:
+        within = trace.audit["within"].tolist()
+        score = trace.audit["score"].tolist()
+    return PolicyResult(
+        above=trace.series["regret"].tolist(),
+        energy=trace.series["true_energy"].tolist(),
+        seconds=float(np.mean(trace.seconds)),
+        within=within,
+        score=score,
+    )
+
+
+def chosen_routes(problem: Fleet, trace: Trace) -> list[Drive]:
+    """The routes of a policy, trip by trip.
+
+    Args:
+        problem: The fleet.
+        trace: What the policy did.
+    """
+    assert trace.choices is not None
+    drives = []
+    for index, choice in enumerate(trace.choices.tolist()):
+        pair = problem.journey(index + 1).trip
+        route = tuple(edge for edge in choice if edge >= 0)
+        above = float(trace.series["regret"][index])
+        drives.append(Drive(pair, route, above))
+    return drives
+
+
+def best_driven(problem: Fleet, drives: Iterable[Drive], rounds: int) -> list[float]:
+    """Wh of the best route of each pair above the informed prior's, trip by trip.
+
+    Args:
+        problem: The fleet.
+        drives: The routes of all policies.
+        rounds: How many trips.
+    """
+    above_by_pair: dict[int, dict[Route, list[float]]] = defaultdict(dict)
+    for drive in drives:
+        above_by_route = above_by_pair[drive.pair]
+        above_by_route.setdefault(drive.route, []).append(drive.above)
+
+    steps_by_pair: dict[int, list[int]] = defaultdict(list)
+    for step in range(1, rounds + 1):
+        steps_by_pair[problem.journey(step).trip].append(step)
+
+    above = np.zeros(rounds)
+    for pair, above_by_route in above_by_pair.items():
+        steps = steps_by_pair[pair]
+        candidates = _least_driven(above_by_route)
+        excess = np.array(
+            [_above_informed(problem, route, steps) for route in candidates]
+        )
+        best = excess.mean(axis=1).argmin()
+        above[np.array(steps) - 1] = excess[best]
+    values: list[float] = above.tolist()
+    return values
+
+
+def _least_driven(above_by_route: Mapping[Route, list[float]]) -> list[Route]:
+    """The routes that needed least on the days on which they were driven."""
+
+    def mean_above(route: Route) -> float:
+        return float(np.mean(above_by_route[route]))
+
+    return sorted(above_by_route, key=mean_above)[:CANDIDATES]
+
+
+def _above_informed(problem: Fleet, route: Route, steps: Sequence[int]) -> Floats:
+    """Wh of a route above the informed prior's, on the days of these trips."""
+    energies = [problem.energies(step, route).sum() for step in steps]
+    informed = [problem.best(problem.offer(step)).value for step in steps]
+    above: Floats = np.array(energies) - np.array(informed)
+    return above
+
+
+def print_tables(folder: Path) -> None:
+    """Print energies and coverage of all policies.
+
+    Args:
+        folder: Has the stored files.
+    """
+    groups = list(stored_groups(folder, PolicyResult))
+    _print_head(
+        "city",
+        "policy",
+        "Wh a trip",
+        "above informed, first 20",
+        "after",
+        "95 % of it",
+        "seeds",
+    )
+    for group in groups:
+        _print_energies(group)
+    print()
+    _print_head(
+        "city",
+        "policy",
+        f"edges in {levels_text()}",
+        f"trips in {levels_text()}",
+        "trips",
+    )
+    for group in groups:
+        if group.seeds[0].score is not None:
+            _print_coverage(group)
+
+
+def _print_head(*names: str) -> None:
+    _print_row(*names)
+    print(f"|{'---|' * len(names)}")
+
+
+def _print_row(*cells: str) -> None:
+    print(f"| {' | '.join(cells)} |")
+
+
+def _print_energies(group: Group[PolicyResult]) -> None:
+    first = np.array([np.mean(seed.above[:FIRST]) for seed in group.seeds])
+    after = np.array([np.mean(seed.above[FIRST:]) for seed in group.seeds])
+    energies = [np.mean(seed.energy) for seed in group.seeds if seed.energy is not None]
+    energy = f"{np.mean(energies):.0f}" if energies else ""
+    half_width = float("nan")
+    if len(after) > 1:
+        half_width = _T_OF_5_SEEDS * after.std(ddof=1) / np.sqrt(len(after))
+    _print_row(
+        group.city,
+        group.name,
+        energy,
+        f"{first.mean():+.1f}",
+        f"{after.mean():+.1f}",
+        f"± {half_width:.1f}",
+        str(len(group.seeds)),
+    )
+
+
+def _print_coverage(group: Group[PolicyResult]) -> None:
+    within = np.concatenate([np.array(seed.within) for seed in group.seeds])
+    edges = np.nanmean(within, axis=0)
+    scores = np.concatenate([np.array(seed.score) for seed in group.seeds])
+    errors = np.abs(scores[np.isfinite(scores)])
+    trips = [(errors <= quantile).mean() for quantile in QUANTILES]
+    _print_row(
+        group.city,
+        group.name,
+        _percents(edges),
+        _percents(trips),
+        str(len(errors)),
+    )
+
+
+def _percents(shares: Iterable[float]) -> str:
+    return ", ".join(f"{100 * share:.1f}" for share in shares)
+
+
+# --- ways to learn -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """How the cautious learner learns.
+
+    Args:
+        separate: Whether each vehicle learns alone.
+        options: Of :class:`Fleet`.
+    """
+
+    separate: bool = False
+    options: Mapping[str, Any]
+
+
+WAYS: Mapping[str, Way] = {
+    "together": Way(options={}),
+    "alone": Way(separate=True, options={}),
+    "trip totals": Way(options={"seen": "trips"}),
+    "an hour late": Way(options={"late": 3600.0}),
 }
 
 
-def one_way(options: Mapping[str, Any], separate: bool, rounds: int) -> dict[str, Any]:
-    """A cautious learner's rounds, and how far its forecasts were off."""
-    problem = Fleet(horizon=rounds, **options)
+def one_way(options: Mapping[str, Any], way: Way, rounds: int) -> WayResult:
+    """Play the cautious learner in one way, and note the errors of its forecasts.
+
+    Args:
+        options: Of :class:`Fleet`.
+        way: How it learns.
+        rounds: How many trips.
+    """
+    problem = Fleet(horizon=rounds, **options, **way.options)
     policy = build("policy", LEARNERS["cautious"], model=problem.model)
-    if separate:
+    if way.separate:
         policy = wrapped(policy, {"name": "separate", "column": int(Column.VEHICLE)})
     errors: list[float] = []
-    count: dict[int, int] = {}
     early: list[bool] = []
+    trips_by_vehicle: Counter[int] = Counter()
 
     def watch(
         name: str, offer: Any, decision: Any, feedback: Any, forecast: Any
     ) -> None:
         vehicle = problem.journey(offer.step).vehicle
-        count[vehicle] = count.get(vehicle, 0) + 1
-        early.append(count[vehicle] <= 3)
+        trips_by_vehicle[vehicle] += 1
+        early.append(trips_by_vehicle[vehicle] <= _EARLY_TRIPS)
         errors.append(float(feedback.rewards.sum() - forecast.mean.sum()))
 
-    trace = simulate(
+    traces = simulate(
         problem, {"one": policy}, rounds=rounds, seed=problem.seed, watch=watch
-    )["one"]
+    )
+    trace = traces["one"]
     assert trace.audit is not None
-    measurements = {
-        "above": trace.series["regret"].tolist(),
-        "errors": errors,
-        "early": early,
-    }
-    return measurements | {
-        key: trace.audit[key].tolist() for key in ("within", "score")
-    }
+    return WayResult(
+        above=trace.series["regret"].tolist(),
+        errors=errors,
+        early=early,
+        within=trace.audit["within"].tolist(),
+        score=trace.audit["score"].tolist(),
+    )
 
 
 def print_ways(folder: Path) -> None:
-    heads = (
+    """Print energies, errors and coverage of all ways.
+
+    Args:
+        folder: Has the stored files.
+    """
+    _print_head(
         "city",
         "way",
         "above informed: first 3",
@@ -130,111 +415,46 @@ def print_ways(folder: Path) -> None:
         "after",
         "trips in 95 %",
     )
-    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-    for name, ways in cells(folder):
-        for way, seeds in ways.items():
-            above, errors, score = (
-                np.array([seed[each] for seed in seeds])
-                for each in ("above", "errors", "score")
-            )
-            early = np.array([seed["early"] for seed in seeds])
-            sizes = [np.sqrt(np.mean(errors[where] ** 2)) for where in (early, ~early)]
-            shares = [above[where].mean() for where in (early, ~early)]
-            inside = 100 * np.mean(
-                np.abs(score[np.isfinite(score)]) <= QUANTILES[AT_95]
-            )
-            print(
-                f"| {name} | {way} | {shares[0]:+.1f} | {shares[1]:+.1f} | {sizes[0]:.1f} | "
-                f"{sizes[1]:.1f} | {inside:.1f} |"
-            )
-
-
-def best_driven(problem: Fleet, routes: Mapping[int, Any], best: Any) -> Any:
-    """Energy of the best route of each pair above the informed prior's, round by round."""
-    above = np.zeros(len(best))
-    for pair, driven in routes.items():
-        steps = [
-            step
-            for step in range(1, len(best) + 1)
-            if problem.journey(step).trip == pair
-        ]
-        likely = sorted(driven, key=lambda route: float(np.mean(driven[route])))[
-            :CANDIDATES
-        ]
-        energies = (
-            np.array(
-                [
-                    [problem.energies(step, route).sum() for step in steps]
-                    for route in likely
-                ]
-            )
-            - best[np.array(steps) - 1]
-        )
-        above[np.array(steps) - 1] = energies[energies.mean(axis=1).argmin()]
-    return above
-
-
-def cells(folder: Path) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-    """Each city and traffic with its seeds, by policy."""
-    groups: dict[str, list[Path]] = {}
-    for path in sorted(folder.glob("*.json")):
-        groups.setdefault(path.stem.rsplit("-", 1)[0], []).append(path)
-    for name, paths in groups.items():
-        seeds = [json.loads(path.read_text()) for path in paths]
-        yield (
-            name,
-            {
-                policy: [seed[policy] for seed in seeds if policy in seed]
-                for policy in seeds[0]
-            },
+    for group in stored_groups(folder, WayResult):
+        above = np.array([seed.above for seed in group.seeds])
+        errors = np.array([seed.errors for seed in group.seeds])
+        early = np.array([seed.early for seed in group.seeds])
+        scores = np.array([seed.score for seed in group.seeds])
+        scores = np.abs(scores[np.isfinite(scores)])
+        inside = 100 * np.mean(scores <= QUANTILES[AT_95])
+        early_error = np.sqrt(np.mean(errors[early] ** 2))
+        later_error = np.sqrt(np.mean(errors[~early] ** 2))
+        _print_row(
+            group.city,
+            group.name,
+            f"{above[early].mean():+.1f}",
+            f"{above[~early].mean():+.1f}",
+            f"{early_error:.1f}",
+            f"{later_error:.1f}",
+            f"{inside:.1f}",
         )
 
 
-def print_tables(folder: Path) -> None:
-    print(
-        "| city | policy | Wh a trip | above informed, first 20 | after | 95 % of it | seeds |"
-    )
-    print("|---|---|---|---|---|---|---|")
-    for name, policies in cells(folder):
-        for policy, seeds in policies.items():
-            first = np.array([np.mean(seed["above"][:FIRST]) for seed in seeds])
-            after = np.array([np.mean(seed["above"][FIRST:]) for seed in seeds])
-            energy = (
-                np.mean([np.mean(seed["energy"]) for seed in seeds])
-                if "energy" in seeds[0]
-                else None
-            )
-            half = (
-                2.776 * after.std(ddof=1) / np.sqrt(len(after))
-                if len(after) > 1
-                else float("nan")
-            )
-            energy_text = "" if energy is None else f"{energy:.0f}"
-            print(
-                f"| {name} | {policy} | {energy_text} | {first.mean():+.1f} | {after.mean():+.1f} | "
-                f"± {half:.1f} | {len(seeds)} |"
-            )
-    heads = (
-        "city",
-        "policy",
-        f"edges in {levels_text()}",
-        f"trips in {levels_text()}",
-        "trips",
-    )
-    print(f"\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-    for name, policies in cells(folder):
-        for policy, seeds in policies.items():
-            if "score" not in seeds[0]:
-                continue
-            within = np.nanmean(
-                np.concatenate([np.array(seed["within"]) for seed in seeds]), axis=0
-            )
-            scores = np.abs(np.concatenate([seed["score"] for seed in seeds]))
-            scores = scores[np.isfinite(scores)]
-            trips = [(scores <= each).mean() for each in QUANTILES]
-            edges = ", ".join(f"{100 * each:.1f}" for each in within)
-            trip_shares = ", ".join(f"{100 * share:.1f}" for share in trips)
-            print(f"| {name} | {policy} | {edges} | {trip_shares} | {len(scores)} |")
+# --- command line --------------------------------------------------------------------------
+
+
+def measure(
+    arguments: argparse.Namespace, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The content of one file.
+
+    Args:
+        arguments: Of the command line.
+        options: Of :class:`Fleet`.
+    """
+    rounds = arguments.rounds
+    if arguments.ways:
+        return {
+            name: as_json(one_way(options, way, rounds)) for name, way in WAYS.items()
+        }
+    problem = Fleet(horizon=rounds, **options)
+    results = one_seed(problem, arguments.policies.split(","), rounds)
+    return {name: as_json(result) for name, result in results.items()}
 
 
 def main() -> None:
@@ -254,44 +474,33 @@ def main() -> None:
         help="forecasts without vehicle descriptions",
     )
     parser.add_argument("--policies", default="cautious,greedy,informed,prior,fastest")
-    asked = parser.parse_args()
-    asked.folder.mkdir(parents=True, exist_ok=True)
-    for seed in range(asked.seeds):
-        for traffic in asked.traffic:
-            for city in asked.cities:
-                name, _, place = city.partition("=")
-                network, _, tiles = place.partition("@")
-                path = asked.folder / f"{name}-{traffic:g}-{seed}.json"
-                if path.exists():
-                    continue
-                options = {
-                    "seed": seed,
-                    "network": network,
-                    "elevation": tiles or None,
-                    "informed": not asked.uninformed,
-                    "traffic": traffic,
-                    "moments": asked.moments,
-                    "cache": str(asked.folder / f"{name}-{traffic:g}.sqlite"),
-                }
-                if asked.ways:
-                    found = {
-                        way: one_way(
-                            {**options, **_without_separate(more)},
-                            "separate" in more,
-                            asked.rounds,
-                        )
-                        for way, more in WAYS.items()
-                    }
-                else:
-                    problem = Fleet(horizon=asked.rounds, **options)
-                    found = one_seed(problem, asked.policies.split(","), asked.rounds)
-                path.write_text(json.dumps(found))
-                print(path.name, flush=True)
-    (print_ways if asked.ways else print_tables)(asked.folder)
-
-
-def _without_separate(options: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key != "separate"}
+    arguments = parser.parse_args()
+    folder = arguments.folder
+    folder.mkdir(parents=True, exist_ok=True)
+    cases = itertools.product(
+        range(arguments.seeds), arguments.traffic, arguments.cities
+    )
+    for seed, traffic, city in cases:
+        name, _, place = city.partition("=")
+        network, _, tiles = place.partition("@")
+        path = folder / f"{name}-{traffic:g}-{seed}.json"
+        if path.exists():
+            continue
+        options = {
+            "seed": seed,
+            "network": network,
+            "elevation": tiles or None,
+            "informed": not arguments.uninformed,
+            "traffic": traffic,
+            "moments": arguments.moments,
+            "cache": str(folder / f"{name}-{traffic:g}.sqlite"),
+        }
+        path.write_text(json.dumps(measure(arguments, options)))
+        print(path.name, flush=True)
+    if arguments.ways:
+        print_ways(folder)
+    else:
+        print_tables(folder)
 
 
 if __name__ == "__main__":
