@@ -1,4 +1,4 @@
-"""``python -m bench.wronglogs [NETWORK …] [--trips 100] [--logs 60]``: wrong logs, and what is said.
+"""``python -m bench.wronglogs [NETWORK …] [--trips 100] [--logs 60]``: faulty logs, and their diagnoses.
 
 Each network (``city``, or one that SUMO drives on, such as ``monaco``) is driven once by four vehicles.
 Logs are drawn from these trips, and each is made wrong in every way below. A row is one way; a cell is
@@ -13,290 +13,479 @@ edge, ``total`` is one energy a trip. *described*: whether ``learn`` was given t
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from superarm.core import Floats, Rng
 from superarm.core.errors import InputError
 from superarm.roads.energy import Vehicle
 from superarm.roads.fleets import LoggedTrip, TripSection, check_log, fleet_policy
-from superarm.roads.fleets.metering import examine_trip
+from superarm.roads.fleets.metering import ExaminedTrip, examine_trip
 from superarm.roads.networks import LineGraph
 from superarm.roads.posterior import RoadGP
 from superarm.roads.problems import Fleet
 
-Rng = np.random.Generator
-SIZES = {"1 × 2": (1, 2), "4 × 3": (4, 3)}  # vehicles and trips of each
 VEHICLES = 4
+READINGS = ("rest", "raw", "total")
+_RIGHT_LOGS = 5  # times as many as wrong ones
+_SLOWEST = 0.2  # speed between two edges, as a share of the lower limit
+_SECONDS_AN_HOUR = 3600.0
+
+Log = list[LoggedTrip]
+
+
+class LogSize(NamedTuple):
+    """How large a log is."""
+
+    vehicles: int
+    trips: int  # of each vehicle
+
+
+SIZES = {"1 × 2": LogSize(1, 2), "4 × 3": LogSize(4, 3)}
+
+
+# --- trips ---------------------------------------------------------------------------------
 
 
 class City(NamedTuple):
-    """A network and its trips, by vehicle."""
+    """A network and its trips."""
 
     name: str
     graph: LineGraph
     posterior: RoadGP
     fleet: dict[str, Vehicle]
-    trips: dict[str, dict[str, list[LoggedTrip]]]  # by reading, then by vehicle
+    trips: Mapping[str, Log]  # by reading
+
+    def trips_by_vehicle(self, reading: str) -> dict[str, Log]:
+        """The trips of each vehicle, in the order in which they were driven.
+
+        Args:
+            reading: One of ``READINGS``.
+        """
+        trips: dict[str, Log] = defaultdict(list)
+        for trip in self.trips[reading]:
+            trips[trip.vehicle].append(trip)
+        return trips
 
 
 def drive(network: str, trips: int, seed: int, *, edges: int = 1500) -> City:
-    """Trips of a network with every reading; ``edges`` are those of a generated city."""
-    options: dict[str, Any] = (
-        {"edges": edges} if network == "city" else {"network": network}
-    )
+    """Drive trips on a network, and read their energies in every way.
+
+    Args:
+        network: ``city``, or a network that SUMO drives on.
+        trips: How many.
+        seed: Of the network, the vehicles and the trips.
+        edges: How many a generated city has.
+    """
+    options: dict[str, Any] = {"network": network}
+    if network == "city":
+        options = {"edges": edges}
     fleet = Fleet(seed=seed, horizon=trips, vehicles=VEHICLES, **options)
-    graph, rng = fleet.graph, np.random.default_rng(seed)
-    found: dict[str, dict[str, list[LoggedTrip]]] = {"rest": {}, "raw": {}, "total": {}}
+    graph = fleet.graph
+    rng = np.random.default_rng(seed)
+    logs: dict[str, Log] = {reading: [] for reading in READINGS}
     for step in range(1, trips + 1):
         route = fleet.informed_route(fleet.offer(step))
-        journey = fleet.journey(step)
         rest = fleet.energies(step, route)
         raw = rest + _into_motion(fleet, step, route, rng)
-        ids = [graph.ids[edge] for edge in route]
-        who = f"van-{journey.vehicle}"
-        for reading, energies in (("rest", rest), ("raw", raw)):
-            sections = tuple(
-                TripSection((edge,), float(wh))
-                for edge, wh in zip(ids, energies, strict=True)
-            )
-            trip = LoggedTrip(name=str(step), vehicle=who, sections=sections)
-            found[reading].setdefault(who, []).append(trip)
-        trip_total = (TripSection(tuple(ids), float(raw.sum())),)
-        found["total"].setdefault(who, []).append(
-            LoggedTrip(name=str(step), vehicle=who, sections=trip_total)
-        )
+        ids = tuple(graph.ids[edge] for edge in route)
+        name = str(step)
+        vehicle = _vehicle_name(fleet.journey(step).vehicle)
+        total = TripSection(ids, float(raw.sum()))
+        sections = {
+            "rest": _by_edge(ids, rest),
+            "raw": _by_edge(ids, raw),
+            "total": (total,),
+        }
+        for reading in READINGS:
+            trip = LoggedTrip(name=name, vehicle=vehicle, sections=sections[reading])
+            logs[reading].append(trip)
     posterior = fleet_policy(graph).posterior
     assert isinstance(posterior, RoadGP)
-    vehicles = {f"van-{number}": vehicle for number, vehicle in enumerate(fleet.fleet)}
-    return City(network, graph, posterior, vehicles, found)
+    vehicles = {
+        _vehicle_name(number): vehicle for number, vehicle in enumerate(fleet.fleet)
+    }
+    return City(network, graph, posterior, vehicles, logs)
 
 
-def _into_motion(fleet: Fleet, step: int, route: tuple[int, ...], rng: Rng) -> Any:
-    """Wh that each edge puts into motion: driven in SUMO, or between speeds drawn at borders."""
-    own, graph = fleet.journey(step).own, fleet.graph
-    if fleet._drive is not None:
-        driven = fleet._drive(
-            tuple(graph.ids[edge] for edge in route), moment=fleet.journey(step).moment
-        )
-        return driven.stored(own)
-    limits = graph.speed[list(route)]
-    borders = np.minimum(limits[1:], limits[:-1]) * rng.uniform(
-        0.2, 1.0, len(route) - 1
+def _vehicle_name(number: int) -> str:
+    return f"van-{number}"
+
+
+def _by_edge(ids: tuple[str, ...], energies: Floats) -> tuple[TripSection, ...]:
+    """A section for each edge."""
+    return tuple(
+        TripSection((edge,), energy)
+        for edge, energy in zip(ids, energies.tolist(), strict=True)
     )
+
+
+def _into_motion(fleet: Fleet, step: int, route: tuple[int, ...], rng: Rng) -> Floats:
+    """Wh that each edge puts into motion: driven in SUMO, or between speeds drawn at borders."""
+    journey = fleet.journey(step)
+    vehicle = journey.own
+    graph = fleet.graph
+    if fleet._drive is not None:
+        ids = tuple(graph.ids[edge] for edge in route)
+        return fleet._drive(ids, moment=journey.moment).stored(vehicle)
+    limits = graph.speed[list(route)]
+    lower_limits = np.minimum(limits[1:], limits[:-1])
+    borders = lower_limits * rng.uniform(_SLOWEST, 1.0, len(lower_limits))
     speeds = np.concatenate([[0.0], borders, [0.0]])
-    return own.recuperation_efficiency * np.diff(0.5 * own.mass * speeds**2) / 3600.0
+    joules = np.diff(0.5 * vehicle.mass * speeds**2)
+    stored: Floats = vehicle.recuperation_efficiency * joules / _SECONDS_AN_HOUR
+    return stored
 
 
 # --- ways to be wrong ----------------------------------------------------------------------
 
-Log = list[LoggedTrip]
-Way = Callable[[LineGraph, Log, Rng], tuple[Log, set[str]]]
+
+class FaultyLog(NamedTuple):
+    """A log with faults."""
+
+    trips: Log
+    vehicles: set[str]  # whose trips are wrong
 
 
-def _all(log: Log) -> set[str]:
-    return {trip.vehicle for trip in log}
+Way = Callable[[LineGraph, Log], FaultyLog]
 
 
-def right(graph: LineGraph, log: Log, rng: Rng) -> tuple[Log, set[str]]:
-    return log, _all(log)
+def _changed(
+    log: Log,
+    change: Callable[[LoggedTrip], LoggedTrip],
+    *,
+    one_vehicle: bool = False,
+) -> FaultyLog:
+    """Change the trips of all vehicles, or of the first one only."""
+    vehicles = {trip.vehicle for trip in log}
+    if one_vehicle:
+        vehicles = {log[0].vehicle}
+    trips = [change(trip) if trip.vehicle in vehicles else trip for trip in log]
+    return FaultyLog(trips, vehicles)
 
 
-def times(
-    graph: LineGraph, log: Log, rng: Rng, *, factor: float, one: bool = False
-) -> tuple[Log, set[str]]:
-    wrong = {log[0].vehicle} if one else _all(log)
+def right(graph: LineGraph, log: Log) -> FaultyLog:
+    """The log as it is.
 
-    def scaled(trip: LoggedTrip) -> LoggedTrip:
+    Args:
+        graph: The roads.
+        log: The trips.
+    """
+    return _changed(log, lambda trip: trip)
+
+
+def scaled(
+    graph: LineGraph, log: Log, *, factor: float, one_vehicle: bool = False
+) -> FaultyLog:
+    """All energies in another unit.
+
+    Args:
+        graph: The roads.
+        log: The trips.
+        factor: By which energies are multiplied.
+        one_vehicle: Whether those of the first vehicle only.
+    """
+
+    def change(trip: LoggedTrip) -> LoggedTrip:
         sections = tuple(
-            TripSection(each.edges, factor * each.energy) for each in trip.sections
-        )
-        return replace(trip, sections=sections) if trip.vehicle in wrong else trip
-
-    return [scaled(trip) for trip in log], wrong
-
-
-def shifted(
-    graph: LineGraph, log: Log, rng: Rng, *, by: int, one: bool = False
-) -> tuple[Log, set[str]]:
-    """Energies ``by`` rows later; the first or last row has that of another trip's end."""
-    wrong = {log[0].vehicle} if one else _all(log)
-
-    def late(trip: LoggedTrip) -> LoggedTrip:
-        energies = np.roll([each.energy for each in trip.sections], by)
-        places = zip(trip.sections, energies.tolist(), strict=True)
-        sections = tuple(TripSection(each.edges, energy) for each, energy in places)
-        return replace(trip, sections=sections) if trip.vehicle in wrong else trip
-
-    return [late(trip) for trip in log], wrong
-
-
-def _opposites(graph: LineGraph) -> dict[str, str]:
-    network = graph.network
-    ends = {
-        (int(network.tail[edge]), int(network.head[edge])): name
-        for edge, name in zip(graph.edges.tolist(), graph.ids, strict=True)
-    }
-    return {
-        name: ends[head, tail]
-        for (tail, head), name in ends.items()
-        if (head, tail) in ends
-    }
-
-
-def opposite(
-    graph: LineGraph, log: Log, rng: Rng, *, order: int
-) -> tuple[Log, set[str]]:
-    """Every edge that has one as its other direction; ``order`` −1: as if driven from the goal back."""
-    other = _opposites(graph)
-
-    def turned(trip: LoggedTrip) -> LoggedTrip:
-        sections = tuple(
-            TripSection(
-                tuple(other.get(edge, edge) for edge in each.edges[::order]),
-                each.energy,
-            )
-            for each in trip.sections[::order]
+            section._replace(energy=factor * section.energy)
+            for section in trip.sections
         )
         return replace(trip, sections=sections)
 
-    return [turned(trip) for trip in log], _all(log)
+    return _changed(log, change, one_vehicle=one_vehicle)
 
 
-def upside_down(graph: LineGraph, log: Log, rng: Rng) -> tuple[Log, set[str]]:
-    """Rows in the order from goal to start."""
-    log = [replace(trip, sections=trip.sections[::-1]) for trip in log]
-    return [
-        replace(
-            t, sections=tuple(TripSection(s.edges[::-1], s.energy) for s in t.sections)
+def shifted(
+    graph: LineGraph, log: Log, *, rows: int, one_vehicle: bool = False
+) -> FaultyLog:
+    """Energies some rows late; the first or last row has that of the trip's other end.
+
+    Args:
+        graph: The roads.
+        log: The trips.
+        rows: How many rows late; early if negative.
+        one_vehicle: Whether those of the first vehicle only.
+    """
+
+    def change(trip: LoggedTrip) -> LoggedTrip:
+        energies = np.roll([section.energy for section in trip.sections], rows)
+        sections = tuple(
+            section._replace(energy=energy)
+            for section, energy in zip(trip.sections, energies.tolist(), strict=True)
         )
-        for t in log
-    ], _all(log)
+        return replace(trip, sections=sections)
+
+    return _changed(log, change, one_vehicle=one_vehicle)
 
 
-def glued(graph: LineGraph, log: Log, rng: Rng) -> tuple[Log, set[str]]:
-    """Each trip's first half, and the second half of the next."""
-    made = []
-    for trip, other in zip(log, [*log[1:], log[0]], strict=True):
-        if len(trip.sections) > 1:
-            half, rest = len(trip.sections) // 2, len(other.sections) // 2
-            sections = (*trip.sections[:half], *other.sections[rest:])
-        else:
-            (one,), (two,) = trip.sections, other.sections
-            edges = (
-                *one.edges[: len(one.edges) // 2],
-                *two.edges[len(two.edges) // 2 :],
+class _Ends(NamedTuple):
+    """The junctions of an edge."""
+
+    tail: int
+    head: int
+
+
+def _opposites(graph: LineGraph) -> dict[str, str]:
+    """The edge in the other direction of each edge that has one."""
+    tails = graph.network.tail[graph.edges].tolist()
+    heads = graph.network.head[graph.edges].tolist()
+    edge_between = {
+        _Ends(tail, head): edge
+        for tail, head, edge in zip(tails, heads, graph.ids, strict=True)
+    }
+    opposites = {}
+    for ends, edge in edge_between.items():
+        opposite_ends = _Ends(ends.head, ends.tail)
+        if opposite_ends in edge_between:
+            opposites[edge] = edge_between[opposite_ends]
+    return opposites
+
+
+def _reversed(trip: LoggedTrip) -> LoggedTrip:
+    """A trip with its rows from goal to start."""
+    sections = tuple(
+        section._replace(edges=section.edges[::-1]) for section in trip.sections[::-1]
+    )
+    return replace(trip, sections=sections)
+
+
+def opposite(graph: LineGraph, log: Log, *, backwards: bool) -> FaultyLog:
+    """Every edge that has one as its other direction.
+
+    Args:
+        graph: The roads.
+        log: The trips.
+        backwards: Whether rows lead from goal to start too, as if driven back.
+    """
+    opposites = _opposites(graph)
+
+    def change(trip: LoggedTrip) -> LoggedTrip:
+        if backwards:
+            trip = _reversed(trip)
+        sections = tuple(
+            section._replace(
+                edges=tuple(opposites.get(edge, edge) for edge in section.edges)
             )
-            sections = (TripSection(edges, 0.5 * (one.energy + two.energy)),)
-        made.append(replace(trip, sections=sections))
-    return made, _all(log)
+            for section in trip.sections
+        )
+        return replace(trip, sections=sections)
+
+    return _changed(log, change)
+
+
+def from_goal_to_start(graph: LineGraph, log: Log) -> FaultyLog:
+    """Rows in the order from goal to start.
+
+    Args:
+        graph: The roads.
+        log: The trips.
+    """
+    return _changed(log, _reversed)
+
+
+def halves(graph: LineGraph, log: Log) -> FaultyLog:
+    """Each trip's first half, and the second half of the next.
+
+    Args:
+        graph: The roads.
+        log: The trips.
+    """
+    following = [*log[1:], log[0]]
+    next_trips = dict(zip(log, following, strict=True))
+
+    def change(trip: LoggedTrip) -> LoggedTrip:
+        sections = _halves_of_sections(trip.sections, next_trips[trip].sections)
+        return replace(trip, sections=sections)
+
+    return _changed(log, change)
+
+
+def _halves_of_sections(
+    first: tuple[TripSection, ...], second: tuple[TripSection, ...]
+) -> tuple[TripSection, ...]:
+    if len(first) > 1:
+        return (*first[: len(first) // 2], *second[len(second) // 2 :])
+    # One energy a trip: half of the edges, and the mean of both energies.
+    (start,) = first
+    (end,) = second
+    start_edges = start.edges[: len(start.edges) // 2]
+    end_edges = end.edges[len(end.edges) // 2 :]
+    return (TripSection(start_edges + end_edges, 0.5 * (start.energy + end.energy)),)
 
 
 WAYS: dict[str, Way] = {
     "right": right,
-    "all in kWh": partial(times, factor=1e-3),
-    "one vehicle in kWh": partial(times, factor=1e-3, one=True),
-    "all in joules": partial(times, factor=3600.0),
-    "sign flipped": partial(times, factor=-1.0),
-    "all × 3": partial(times, factor=3.0),
-    "all × 0.3": partial(times, factor=0.3),
-    "one vehicle × 3": partial(times, factor=3.0, one=True),
-    "one edge late": partial(shifted, by=1),
-    "one edge early": partial(shifted, by=-1),
-    "one vehicle an edge late": partial(shifted, by=1, one=True),
-    "edges of the other direction": partial(opposite, order=1),
-    "trips in the other direction": partial(opposite, order=-1),
-    "rows from goal to start": upside_down,
-    "halves of two trips": glued,
+    "all in kWh": partial(scaled, factor=1e-3),
+    "one vehicle in kWh": partial(scaled, factor=1e-3, one_vehicle=True),
+    "all in joules": partial(scaled, factor=_SECONDS_AN_HOUR),
+    "sign flipped": partial(scaled, factor=-1.0),
+    "all × 3": partial(scaled, factor=3.0),
+    "all × 0.3": partial(scaled, factor=0.3),
+    "one vehicle × 3": partial(scaled, factor=3.0, one_vehicle=True),
+    "one edge late": partial(shifted, rows=1),
+    "one edge early": partial(shifted, rows=-1),
+    "one vehicle an edge late": partial(shifted, rows=1, one_vehicle=True),
+    "edges of the other direction": partial(opposite, backwards=False),
+    "trips in the other direction": partial(opposite, backwards=True),
+    "rows from goal to start": from_goal_to_start,
+    "halves of two trips": halves,
 }
-OF_EDGES = {"one edge late", "one edge early", "one vehicle an edge late"}
+WAYS_BY_EDGE = {"one edge late", "one edge early", "one vehicle an edge late"}
+"""Ways in which a log with one energy a trip cannot be wrong."""
+
+
+# --- verdicts ------------------------------------------------------------------------------
 
 
 class Verdict(NamedTuple):
-    refused: bool  # every trip of the wrong vehicles
-    in_part: bool  # any trip
+    """What ``learn`` would do with a log."""
+
+    all_refused: bool  # every trip of the wrong vehicles
+    any_refused: bool  # any trip
     warned: bool
 
 
-_EXAMINED: dict[tuple[str, LoggedTrip, bool], Any] = {}
+class Examiner:
+    """Compares trips with their forecasts, and caches the results: trips are drawn often.
 
+    Args:
+        city: Where they were driven.
+        described: Whether the vehicles' descriptions are known.
+    """
 
-def examined(city: City, trip: LoggedTrip, described: bool) -> Any:
-    """A trip with what is expected of it; ``None``: it is refused by itself. Trips are drawn often."""
-    key = (city.name, trip, described)
-    if key not in _EXAMINED:
-        vehicle = city.fleet[trip.vehicle] if described else Vehicle()
+    def __init__(self, city: City, described: bool) -> None:
+        self._city = city
+        self._described = described
+        self._examined: dict[LoggedTrip, ExaminedTrip | None] = {}
+
+    def examine(self, trip: LoggedTrip) -> ExaminedTrip | None:
+        """A trip with its forecast; ``None`` if it is refused by itself.
+
+        Args:
+            trip: The trip.
+        """
+        if trip not in self._examined:
+            self._examined[trip] = self._examine(trip)
+        return self._examined[trip]
+
+    def _examine(self, trip: LoggedTrip) -> ExaminedTrip | None:
+        city = self._city
+        vehicle = city.fleet[trip.vehicle] if self._described else Vehicle()
         try:
-            _EXAMINED[key] = examine_trip(
-                city.graph, city.posterior, trip, vehicle, 0, described
+            return examine_trip(
+                city.graph, city.posterior, trip, vehicle, 0, self._described
             )
         except InputError:
-            _EXAMINED[key] = None
-    return _EXAMINED[key]
+            return None
+
+    def verdict(self, log: FaultyLog) -> Verdict:
+        """What ``learn`` would do with a log, without learning it.
+
+        Args:
+            log: The log.
+        """
+        refused: set[LoggedTrip] = set()
+        examined: list[ExaminedTrip] = []
+        for trip in log.trips:
+            examined_trip = self.examine(trip)
+            if examined_trip is None:
+                refused.add(trip)
+            else:
+                examined.append(examined_trip)
+
+        findings = check_log((trip.trip.vehicle, trip.energies) for trip in examined)
+        warned = bool(refused)
+        for examined_trip in examined:
+            vehicle = examined_trip.trip.vehicle
+            if vehicle not in log.vehicles:
+                continue
+            finding = findings.vehicles.get(vehicle)
+            if examined_trip.jump or finding is not None:
+                warned = True
+            if finding is not None and finding.refused:
+                refused.add(examined_trip.trip)
+        wrong = {trip for trip in log.trips if trip.vehicle in log.vehicles}
+        return Verdict(wrong <= refused, bool(refused), warned)
 
 
-def verdict(city: City, log: Log, wrong: Iterable[str], described: bool) -> Verdict:
-    """What ``learn`` would do with a log, without learning it."""
-    refused, names = set(), set(wrong)
-    metered = []
-    for trip in log:
-        found_before = examined(city, trip, described)
-        if found_before is None:
-            refused.add(trip)
-        else:
-            metered.append(found_before)
-    found = check_log((each.trip.vehicle, each.energies) for each in metered)
-    warned = bool(refused) or any(
-        each.jump for each in metered if each.trip.vehicle in names
-    )
-    for each in metered:
-        finding = found.vehicles.get(each.trip.vehicle)
-        if finding is not None and each.trip.vehicle in names:
-            warned = True
-            if finding.refused:
-                refused.add(each.trip)
-    of_wrong = {trip for trip in log if trip.vehicle in names}
-    return Verdict(of_wrong <= refused, bool(refused), warned)
+# --- tables --------------------------------------------------------------------------------
 
 
-def draw(city: City, reading: str, vehicles: int, trips: int, rng: Rng) -> Log:
-    by_vehicle = city.trips[reading]
-    names = rng.choice(sorted(by_vehicle), vehicles, replace=False).tolist()
-    return [
-        by_vehicle[name][at]
-        for name in names
-        for at in rng.choice(
-            len(by_vehicle[name]), min(trips, len(by_vehicle[name])), replace=False
-        )
-    ]
+def draw_log(trips_by_vehicle: Mapping[str, Log], size: LogSize, rng: Rng) -> Log:
+    """Draw vehicles, and trips of each.
+
+    Args:
+        trips_by_vehicle: All trips.
+        size: How many of each.
+        rng: Random numbers.
+    """
+    vehicles = rng.choice(sorted(trips_by_vehicle), size.vehicles, replace=False)
+    log: Log = []
+    for vehicle in vehicles.tolist():
+        trips = trips_by_vehicle[vehicle]
+        count = min(size.trips, len(trips))
+        chosen = rng.choice(len(trips), count, replace=False)
+        log += [trips[index] for index in chosen]
+    return log
 
 
-def table(city: City, reading: str, described: bool, logs: int) -> None:
+def cell(
+    city: City, reading: str, examiner: Examiner, way: Way, size: LogSize, logs: int
+) -> str:
+    """Percentages of logs that are refused, and of others with a warning.
+
+    Args:
+        city: Its trips are drawn.
+        reading: One of ``READINGS``.
+        examiner: Of these trips.
+        way: How logs are wrong.
+        size: Of each log.
+        logs: How many.
+    """
+    rng = np.random.default_rng(1)
+    trips_by_vehicle = city.trips_by_vehicle(reading)
+    verdicts = []
+    for _ in range(logs):
+        log = draw_log(trips_by_vehicle, size, rng)
+        verdicts.append(examiner.verdict(way(city.graph, log)))
+    if way is right:
+        # Of a log that is right, one trip that is refused is a false alarm.
+        refused = np.array([verdict.any_refused for verdict in verdicts])
+    else:
+        refused = np.array([verdict.all_refused for verdict in verdicts])
+    warned = np.array([verdict.warned for verdict in verdicts])
+    refused_share = 100.0 * np.mean(refused)
+    warned_share = 100.0 * np.mean(warned & ~refused)
+    return f"{refused_share:.1f} + {warned_share:.1f}"
+
+
+def print_table(city: City, reading: str, described: bool, logs: int) -> None:
+    """Print a row for each way, and a column for each size.
+
+    Args:
+        city: Its trips are drawn.
+        reading: One of ``READINGS``.
+        described: Whether the vehicles' descriptions are known.
+        logs: How many wrong logs a cell is about.
+    """
     description = "described" if described else "not described"
     print(f"\n**{city.name}**, {reading}, vehicles {description}\n")
-    print(f"| log | {' | '.join(SIZES)} |\n|---|{'---|' * len(SIZES)}", flush=True)
+    print(f"| log | {' | '.join(SIZES)} |")
+    print(f"|---|{'---|' * len(SIZES)}", flush=True)
+    examiner = Examiner(city, described)
     for name, way in WAYS.items():
-        if reading == "total" and name in OF_EDGES:
+        if reading == "total" and name in WAYS_BY_EDGE:
             continue
-        cells = []
-        for vehicles, trips in SIZES.values():
-            rng = np.random.default_rng(1)
-            found = []
-            for _ in range(5 * logs if way is right else logs):
-                log, wrong = way(
-                    city.graph, draw(city, reading, vehicles, trips, rng), rng
-                )
-                found.append(verdict(city, log, wrong, described))
-            # Of a log that is right, one trip that is refused is a false alarm.
-            hit = np.array(
-                [each.in_part if way is right else each.refused for each in found]
-            )
-            refused = 100.0 * np.mean(hit)
-            more = 100.0 * np.mean(np.array([each.warned for each in found]) & ~hit)
-            cells.append(f"{refused:.1f} + {more:.1f}")
+        count = _RIGHT_LOGS * logs if way is right else logs
+        cells = [
+            cell(city, reading, examiner, way, size, count) for size in SIZES.values()
+        ]
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
@@ -306,14 +495,13 @@ def main() -> None:
     parser.add_argument("--trips", type=int, default=100)
     parser.add_argument("--logs", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--readings", nargs="+", default=["rest", "raw", "total"])
-    asked = parser.parse_args()
-    for network in asked.networks:
-        city = drive(network, asked.trips, asked.seed)
-        for reading in asked.readings:
+    parser.add_argument("--readings", nargs="+", default=list(READINGS))
+    arguments = parser.parse_args()
+    for network in arguments.networks:
+        city = drive(network, arguments.trips, arguments.seed)
+        for reading in arguments.readings:
             for described in (True, False):
-                table(city, reading, described, asked.logs)
-                _EXAMINED.clear()
+                print_table(city, reading, described, arguments.logs)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +35,8 @@ def city() -> wrong.City:
 
 
 def of_city(city: wrong.City, reading: str) -> list[LoggedTrip]:
-    return [trip for trips in city.trips[reading].values() for trip in trips]
+    by_vehicle = city.trips_by_vehicle(reading)
+    return [trip for trips in by_vehicle.values() for trip in trips]
 
 
 def reported(city: wrong.City, log: list[LoggedTrip], **options: Any) -> str:
@@ -81,9 +81,7 @@ TABLE = {  # the log, its reading: a pattern for the diagnosis
 
 @pytest.mark.parametrize(("name", "reading"), TABLE, ids=str)
 def test_faulty_logs_are_diagnosed(city: wrong.City, name: str, reading: str) -> None:
-    log, _ = wrong.WAYS[name](
-        city.graph, of_city(city, reading), np.random.default_rng(0)
-    )
+    log, _ = wrong.WAYS[name](city.graph, of_city(city, reading))
     message = reported(city, log)
     if TABLE[name, reading]:
         assert re.search(TABLE[name, reading], message), message
@@ -92,9 +90,7 @@ def test_faulty_logs_are_diagnosed(city: wrong.City, name: str, reading: str) ->
 
 
 def test_unlikely_logs_are_learned_on_request(city: wrong.City) -> None:
-    log, _ = wrong.WAYS["one edge late"](
-        city.graph, of_city(city, "rest"), np.random.default_rng(0)
-    )
+    log, _ = wrong.WAYS["one edge late"](city.graph, of_city(city, "rest"))
     lesson = learn_trips(
         city.graph, log, vehicles=city.fleet, refit=0, accept_unlikely=True
     )
@@ -327,8 +323,8 @@ def test_a_shift_of_all_vehicles_is_found_together() -> None:
 def test_faulty_logs_are_faulty_as_named(city: wrong.City) -> None:
     """The table is about logs that are wrong in the way it names."""
     log = of_city(city, "rest")
-    late, who = partial(wrong.shifted, by=1)(city.graph, log, np.random.default_rng(0))
-    assert who == {trip.vehicle for trip in log}
+    late, vehicles = wrong.shifted(city.graph, log, rows=1)
+    assert vehicles == {trip.vehicle for trip in log}
     assert late[0].sections[1] == TripSection(
         log[0].sections[1].edges, log[0].sections[0].energy
     )
@@ -339,7 +335,7 @@ def test_a_negative_forecast_without_descent_is_refused(
 ) -> None:
     """A state that learned a flipped sign on request."""
     graph, log = city.graph, of_city(city, "rest")
-    flipped, _ = wrong.WAYS["sign flipped"](graph, log, np.random.default_rng(0))
+    flipped, _ = wrong.WAYS["sign flipped"](graph, log)
     lesson = learn_trips(
         graph, flipped, vehicles=city.fleet, refit=0, accept_unlikely=True
     )
