@@ -105,6 +105,22 @@ def test_a_log_is_learned_once(
     )
 
 
+def test_a_half_life_belongs_to_the_state(cli: Command, town: Any, log: Path) -> None:
+    vans = ("--vehicles", "vans.toml")
+    cli(*words(town, log), *vans, "--half-life", "6")
+    cli(*words(town, log, state="lasting.npz"), *vans)
+    ageing = load("fleet.npz").posterior
+    lasting = load("lasting.npz").posterior
+    assert ageing.half_life == 6.0
+    assert lasting.half_life is None
+    roads = ageing._engine.log.view().keys
+    assert (ageing.predict(roads).std > lasting.predict(roads).std).all()
+    refused = cli(*words(town, log), *vans, "--half-life", "9").fails(1)
+    assert "this state was learned with half_life 6.0, got 9.0" in refused
+    cli(*words(town, log), *vans)  # by default as in the state
+    assert load("fleet.npz").posterior.half_life == 6.0
+
+
 @pytest.mark.thorough
 def test_concurrent_learning_is_serialised(
     cli: Command, town: Any, graph: LineGraph, log: Path

@@ -272,6 +272,12 @@ def route(geojson: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     "--outliers", type=click.Choice(["weigh", "keep", "refuse"]), help=_OUTLIERS
 )
 @click.option(
+    "--half-life",
+    type=click.FloatRange(1.0),
+    metavar="TRIPS",
+    help="Later trips after which a trip counts half; default: the state's own, or trips count for ever.",
+)
+@click.option(
     "--accept-unlikely", is_flag=True, help="Also learn trips that look wrong."
 )
 @_choice("--energy", "auto", "net", "raw", description=_ENERGY)

@@ -40,6 +40,7 @@ def learn(
     accept_unlikely: bool = False,
     energy: Energy = "auto",
     hours: bool | None = None,
+    half_life: float | None = None,
 ) -> tuple[Lesson, LineGraph]:
     """Learn the trips that the state does not contain yet, and save the state.
 
@@ -54,6 +55,7 @@ def learn(
         accept_unlikely: Whether to learn trips that look wrong.
         energy: Whether energies include kinetic energy.
         hours: Whether roads have a profile over the day; by default as in the state.
+        half_life: Later trips after which a trip counts half; by default as in the state.
     """
     check_network(net)
     check_elevation(elevation)
@@ -73,6 +75,8 @@ def learn(
     options: dict[str, Any] = {"accept_unlikely": accept_unlikely}
     if outliers is not None:
         options["outliers"] = outliers
+    if half_life is not None:
+        options["half_life"] = half_life
     try:
         with file_lock(state):
             lesson = _learn_and_save(

@@ -48,6 +48,7 @@ class FleetModel(RoadModel):
         outliers: What becomes of outliers: "keep", "weigh" or "refuse".
         turn_costs: What turns add to the known ``costs``, (c,) each.
         form: How the posterior is computed: "dense", "sparse" or "auto".
+        half_life: Later trips after which a trip counts half; ``None``: trips count for ever.
     """
 
     kernel: GraphMatern
@@ -57,3 +58,4 @@ class FleetModel(RoadModel):
     outliers: Outliers = "weigh"
     turn_costs: Mapping[str, Floats] = field(default_factory=dict)
     form: Literal["auto", "dense", "sparse"] = "auto"
+    half_life: float | None = None

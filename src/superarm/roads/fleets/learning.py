@@ -121,7 +121,7 @@ def fleet_policy(
         graph: The roads.
         hours: Whether roads have a profile over the day: ``scales`` are then ``HourlyScales()`` unless
             given, and trips need times. By default they have none.
-        options: ``scales``, ``refit`` and ``outliers`` of
+        options: ``scales``, ``refit``, ``outliers`` and ``half_life`` of
             :class:`~superarm.roads.models.FleetModel`.
     """
     if hours:

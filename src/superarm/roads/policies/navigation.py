@@ -105,6 +105,7 @@ def _fleet_policy(model: FleetModel, rule: Rule) -> IndexPolicy:
         refit=model.refit,
         outliers=model.outliers,
         form=model.form,
+        half_life=model.half_life,
     )
     return IndexPolicy(
         posterior=posterior,

@@ -82,7 +82,7 @@ def _subtract_shared(
 
 
 @compiled(
-    f"void({_SHORTS}, {_SHORTS}, {_MATRIX}, {_LONGS}, {_LONGS}, {_VECTOR}, {_VECTOR}, u1[::1], {_VECTOR}, "
+    f"void({_SHORTS}, {_SHORTS}, {_MATRIX}, {_LONGS}, {_LONGS}, {_VECTOR}, {_VECTOR}, {_VECTOR}, {_VECTOR}, "
     f"f8[:, :, ::1], {_VECTOR}, {_VECTOR}, {_MATRIX}, {_VECTOR}, {_MATRIX}, {_MATRIX}, {_VECTOR})"
 )
 def add_information(
@@ -93,7 +93,7 @@ def add_information(
     reward_stops: Any,
     pivots: Floats,
     lower: Floats,
-    has_shared: Any,
+    share: Floats,
     motion: Floats,
     inner: Floats,
     trip_scales: Floats,
@@ -114,7 +114,7 @@ def add_information(
         reward_stops: The same.
         pivots: The same.
         lower: The same.
-        has_shared: The same.
+        share: The same.
         motion: The same.
         inner: The same.
         trip_scales: Standard deviations of a trip's terms, (5,).
@@ -144,10 +144,9 @@ def add_information(
                 work,
                 r,
             )
+            for k in range(_TERMS):
+                work[r, _FIRST_SHARED + k] *= share[first + r]
             work[r, _FIRST_SHARED + _TERMS] = motion[first + r]
-            if not has_shared[first + r]:
-                for k in range(_SHARED):
-                    work[r, _FIRST_SHARED + k] = 0.0
             begin = end
         _solve_own(work, pivots, lower, first, count, 1)
         _subtract_shared(work, inner, t, count, projected)

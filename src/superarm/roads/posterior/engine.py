@@ -64,13 +64,20 @@ class RoadEngine:
         kernel: k_G.
         sizes: Wh that each road moves, (n,).
         scales: Standard deviations of the model.
+        half_life: Later trips after which a trip counts half; ``None``: trips do not age.
     """
 
-    def __init__(self, kernel: GraphMatern, sizes: Floats, scales: RoadScales) -> None:
+    def __init__(
+        self,
+        kernel: GraphMatern,
+        sizes: Floats,
+        scales: RoadScales,
+        half_life: float | None = None,
+    ) -> None:
         self.kernel = kernel
         self.sizes = sizes
         self.scales = scales
-        self.log = Log(COLUMNS)
+        self.log = Log(COLUMNS, half_life)
         self.noise = TripNoise(scales)
         self.slots = Slots(kernel, sizes, scales)
         self._vehicles = VehicleGroups()
@@ -261,13 +268,14 @@ class RoadEngine:
         sizes: Floats,
         scales: RoadScales,
         trips: Trips,
+        half_life: float | None = None,
     ) -> Self:
         """An engine that has learned from these trips."""
-        engine = cls(kernel, sizes, scales)
+        engine = cls(kernel, sizes, scales, half_life)
         if len(trips.rewards):
             engine._visit(trips.keys)
             engine.log.append(trips)
-            engine._solve(trips)
+            engine._solve_anew()
         return engine
 
     def with_all(self, trips: Trips) -> Self:
@@ -279,19 +287,25 @@ class RoadEngine:
             self.sizes,
             self.scales,
             log.view(),
+            log.half_life,
         )
 
     def rebuild(self, scales: RoadScales) -> Self:
         """What was learned from the same trips under other scales, free of accumulated rounding."""
         size = self.size
-        engine = type(self)(self.kernel, self.sizes, scales)
+        engine = type(self)(self.kernel, self.sizes, scales, self.log.half_life)
         engine.slots = self.slots.with_scales(scales)
         engine.log = self.log
         engine._draw_order = self._draw_order
         engine._H_buffer = np.zeros((size, size))
         engine._alpha = np.zeros(size)
-        engine._solve(self.log.view())
+        engine._solve_anew()
         return engine
+
+    def _solve_anew(self) -> None:
+        """Compute everything from the log, with ages as they are now."""
+        self.log = self.log.dated()
+        self._solve(self.log.as_learned())
 
     def _solve(self, trips: Trips) -> None:
         """Compute H, alpha and the vehicles' groups from all trips.
@@ -469,7 +483,7 @@ class RoadEngine:
         posterior, whose covariance is Σ. The order of the random numbers does not depend on what is
         eliminated, so that a saved state always gives the same draws.
         """
-        trips = self.log.view()
+        trips = self.log.as_learned()
         roads = self._draw_roads(rng)
         normals = rng.standard_normal(self._draw_order.size)
         fleet_std = np.sqrt(self.slots.fleet_variance)

@@ -39,6 +39,7 @@ class EngineFactory:
         has_hours: Whether what roads cost depends on the hour.
         choice: The form, or "auto".
         tolerance: By what share of a standard deviation answers of the sparse form may be off.
+        half_life: Later trips after which a trip counts half; ``None``: trips do not age.
     """
 
     kernel: GraphMatern
@@ -46,6 +47,7 @@ class EngineFactory:
     has_hours: bool
     choice: FormChoice
     tolerance: float
+    half_life: float | None = None
 
     def form_for(self, visited: int) -> FormName:
         """The form for so many visited roads."""
@@ -59,14 +61,16 @@ class EngineFactory:
         """An engine that has learned nothing."""
         if self.form_for(0) == "sparse":
             return self._new_sparse(scales)
-        return self._dense(self.kernel, self.sizes, scales)
+        return self._new_dense(scales)
 
     def from_trips(self, scales: RoadScales, trips: Trips) -> Engine:
         """An engine that has learned from these trips."""
         visited = np.unique(edges_of(trips.keys))
         if self.form_for(len(visited)) == "sparse":
             return self._new_sparse(scales).with_all(trips)
-        return self._dense.from_trips(self.kernel, self.sizes, scales, trips)
+        return self._dense.from_trips(
+            self.kernel, self.sizes, scales, trips, self.half_life
+        )
 
     def remembered(self, state: State, scales: RoadScales, trips: Trips) -> Engine:
         """The engine of a state, in the form in which it was saved.
@@ -76,11 +80,12 @@ class EngineFactory:
             scales: Those of the state.
             trips: Those of the state.
         """
-        engine: Engine
-        if "solution" in state.arrays:
-            engine = self._new_sparse(scales)
-        else:
-            engine = self._dense(self.kernel, self.sizes, scales)
+        is_sparse = "solution" in state.arrays
+        engine: Engine = (
+            self._new_sparse(scales) if is_sparse else self._new_dense(scales)
+        )
+        since = state.count("since", 0)
+        engine.log = engine.log.dated(max(0, trips.number - since))
         engine.remember(trips, state)
         return engine
 
@@ -104,7 +109,12 @@ class EngineFactory:
         return is_dense and self.form_for(visited) == "sparse"
 
     def _new_sparse(self, scales: RoadScales) -> SparseRoadEngine:
-        return SparseRoadEngine(self.kernel, self.sizes, scales, self.tolerance)
+        return SparseRoadEngine(
+            self.kernel, self.sizes, scales, self.tolerance, half_life=self.half_life
+        )
+
+    def _new_dense(self, scales: RoadScales) -> RoadEngine:
+        return self._dense(self.kernel, self.sizes, scales, self.half_life)
 
     @property
     def _dense(self) -> type[RoadEngine]:

@@ -46,15 +46,22 @@ class HourlyEngine(RoadEngine):
         kernel: k_G.
         sizes: Wh that each road moves, (n,).
         scales: Standard deviations of the model.
+        half_life: Later trips after which a trip counts half; ``None``: trips do not age.
     """
 
     slots: HourlySlots
 
-    def __init__(self, kernel: GraphMatern, sizes: Floats, scales: RoadScales) -> None:
+    def __init__(
+        self,
+        kernel: GraphMatern,
+        sizes: Floats,
+        scales: RoadScales,
+        half_life: float | None = None,
+    ) -> None:
         if not isinstance(scales, HourlyScales):
             raise InputError("an engine with hours needs HourlyScales")
-        super().__init__(kernel, sizes, scales)
-        self.log = Log(HOURLY_COLUMNS)
+        super().__init__(kernel, sizes, scales, half_life)
+        self.log = Log(HOURLY_COLUMNS, half_life)
         self.slots = HourlySlots(kernel, sizes, scales)
         size = len(self.slots)
         self._H_buffer = np.zeros((size, size))
@@ -143,7 +150,7 @@ class HourlyEngine(RoadEngine):
 
     def draw(self, keys: Floats, rng: Rng) -> Floats:
         """A joint draw about zero, (m,)."""
-        trips = self.log.view()
+        trips = self.log.as_learned()
         slots = self.slots
         drawn = RoadDraw(slots.draw_fleet(rng), slots.draw_roads(rng))
         normals = rng.standard_normal(self._draw_order.size)

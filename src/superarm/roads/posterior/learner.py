@@ -26,6 +26,8 @@ from .outliers import Outlier
 from .trips import Trips
 
 _REBUILD = 64  # trips after which all is computed anew, which clears rounding
+# Of a half-life, after which all is computed anew, so that weights are off by less than 5 %.
+_AGEING_STEP = 1 / 16
 _EVALUATIONS = 30  # likelihoods of one fit
 _FLAGGED = 20  # outliers that are remembered
 
@@ -142,7 +144,7 @@ class RoadLearner:
         try:
             if is_time_to_fit(self.trips, self._refit, form_of(self.engine)):
                 self.fit()
-            elif self._since_rebuild >= _REBUILD:
+            elif self._since_rebuild >= self._trips_between_rebuilds():
                 self._rebuild(self.engine.scales)
         except (
             NotPositiveDefiniteError,
@@ -152,6 +154,15 @@ class RoadLearner:
             # Users may turn warnings into errors.
             message = f"scales and rounding stay as they are: {error}"
             self._delayed_warning = message[:300]
+
+    def _trips_between_rebuilds(self) -> int:
+        half_life = self._engines.half_life
+        if half_life is None:
+            return _REBUILD
+        ageing = max(1, int(half_life * _AGEING_STEP))
+        if form_of(self.engine) == "sparse":
+            return ageing  # rounding does not accumulate, and each takes time
+        return min(ageing, _REBUILD)
 
     def fit(self) -> None:
         """Fit the scales to the latest trips."""

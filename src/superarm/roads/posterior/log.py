@@ -1,4 +1,11 @@
-"""The log of everything that was observed on roads, which copies share."""
+"""The log of everything that was observed on roads, which copies share.
+
+Roads change. With a half-life h, what a trip taught counts less with every later trip: the covariance of
+its noise is multiplied by 2^age, where ``age`` is the number of later trips over h. So its information
+falls to half, a quarter, …, and a road's mean follows its latest drives.
+
+Ages are those of the last time that everything was computed anew; trips since then have age 0.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from superarm.core import Floats
 from superarm.core.growing_rows import GrowingRows
 
 from .borders import Borders
@@ -18,9 +26,12 @@ class Log:
 
     Args:
         columns: How many columns a key has.
+        half_life: Later trips after which a trip counts half; ``None``: trips do not age.
     """
 
-    def __init__(self, columns: int) -> None:
+    def __init__(self, columns: int, half_life: float | None = None) -> None:
+        self.half_life = half_life
+        self._dated = 0  # trips when ages were counted
         none = Trips(
             keys=np.empty((0, columns)),
             reward_of_arm=np.empty(0, np.intp),
@@ -48,9 +59,37 @@ class Log:
 
     def copy(self) -> Log:
         """A log that can grow by itself; both share the trips that they have in common."""
-        other = Log(0)
+        other = Log(0, self.half_life)
+        other._dated = self._dated
         other._fields = list(self._fields)
         return other
+
+    # --- ages --------------------------------------------------------------------------------
+
+    def dated(self, trips: int | None = None) -> Log:
+        """This log with ages counted anew.
+
+        Args:
+            trips: How many trips there are by then; by default those of the log.
+        """
+        other = self.copy()
+        other._dated = self.view().number if trips is None else trips
+        return other
+
+    def as_learned(self) -> Trips:
+        """All trips, with their ages."""
+        trips = self.view()
+        if self.half_life is None:
+            return trips
+        return trips._replace(age=self._ages(trips, self.half_life))
+
+    def _ages(self, trips: Trips, half_life: float) -> Floats:
+        """The age of each reward in half-lives, (M,)."""
+        newest = self._dated - 1
+        later_trips = np.maximum(newest - trips.trip, 0)
+        return later_trips / half_life
+
+    # --- growth ------------------------------------------------------------------------------
 
     def append(self, trips: Trips) -> None:
         """Add trips behind those of the log."""

@@ -1,10 +1,12 @@
-"""The noise of trips: R = T + F Fᵀ, trip by trip.
+"""The noise of trips: R = 2^age (T + F Fᵀ), trip by trip.
 
 =============  =======================================================================
 ``R``          (M, M) noise of all rewards; 0 between rewards of different trips
 ``T``          (M, M): own noise of each reward, and what borders take from one and give to the next;
                tridiagonal, and diagonal where no reward holds what is stored in motion
 ``F``          (M, 5), or (M, 6) with motion: what the rewards of a trip share
+``age``        of the trip, in half-lives: 0 unless trips age, see :mod:`.log`. T and F, as they are
+               called below, contain their part of 2^age
 =============  =======================================================================
 """
 
@@ -23,6 +25,8 @@ from superarm.roads.rows import noise_parts
 from .trips import Trips
 
 _P = len(TERMS)
+# Half-lives from which on a reward ages no more: it has no weight, and floats have room for its noise.
+_OLDEST = 60.0
 # Diagonals below and above the main one, as scipy counts them.
 _LOWER = (1, 0)
 _UPPER = (0, 1)
@@ -59,13 +63,16 @@ class TripNoise:
         of_arms = noise_parts(trips.keys) @ variances  # (N,)
         expected = trips.summed(of_arms)
         was_stated = trips.noise != 0.0
-        return np.where(was_stated, trips.noise, expected)
+        variance = np.where(was_stated, trips.noise, expected)
+        return variance * _growth(trips)
 
     def border_variance(self, trips: Trips) -> Floats:
         """The variance of what is stored in motion at each border, Wh², (Q,)."""
         borders = trips.borders
         std = self._scales.motion * borders.size
-        return np.square(std) + borders.variance
+        variance = np.square(std) + borders.variance
+        growth = _growth(trips)
+        return variance * growth[borders.last]
 
     def shared(self, trips: Trips) -> Floats:
         """F."""
@@ -74,8 +81,12 @@ class TripNoise:
             crossing = trips.crossing(trips.borders.size)
             motion = self._scales.motion_trip * crossing
             shared = np.column_stack([shared, motion])
-        unshared = trips.unshared[:, None]
-        return np.where(unshared, 0.0, shared)
+        return shared * self.share_of_shared(trips)[:, None]
+
+    def share_of_shared(self, trips: Trips) -> Floats:
+        """By what each row of F is multiplied, (M,): 0 where a reward shares no noise, else 2^(age/2)."""
+        root = np.sqrt(_growth(trips))
+        return np.where(trips.unshared, 0.0, root)
 
     def covariance(self, trips: Trips) -> Floats:
         """R, (M, M)."""
@@ -181,6 +192,13 @@ class TripNoise:
             border_normals = rng.standard_normal(len(border_std))
             noise += trips.crossing(border_std * border_normals)
         return noise
+
+
+def _growth(trips: Trips) -> Floats:
+    """2^age of each reward, (M,)."""
+    if trips.age is None:
+        return np.ones(len(trips.rewards))
+    return np.exp2(np.minimum(trips.age, _OLDEST))
 
 
 def _outer_by_row(left: Floats, right: Floats) -> Floats:

@@ -5,7 +5,7 @@ Most logs hold little else. Noise is W⁻¹ + Φ S² Φᵀ, so R⁻¹ has a clos
 =============  =======================================================================
 ``f``, ``u``   values of roads, (n,), and terms of the trip's vehicle, those of the fleet included, (5,)
 ``m``, ``Φ``   the mass ratio of each arm, (N,), and its terms, (N, 5)
-``W``, ``S``   precision of each arm's own noise; standard deviations of a trip's terms
+``W``, ``S``   precision of each arm's own noise; standard deviations of each trip's terms, (t, 5)
 ``Ψ``          m W Φ, (N, 5); ``A`` = Φᵀ W Φ, (5, 5); ``G`` = S (I + S A S)⁻¹ S, (5, 5)
 =============  =======================================================================
 
@@ -102,8 +102,11 @@ def plain_arrays(noise: TripNoise, trips: Trips, drivers: Ints) -> PlainArrays:
     information = np.empty((trips.number, _P, _P))
     for k in range(_P):
         information[:, k] = np.add.reduceat(terms[:, k, None] * weighted, starts)
-    S = noise.trip_scales
-    scaled = S[:, None] * information * S + np.eye(_P)
+    share = noise.share_of_shared(trips)[starts]
+    S = share[:, None] * noise.trip_scales
+    rows = S[:, :, None]
+    columns = S[:, None, :]
+    scaled = rows * information * columns + np.eye(_P)
     inverse = np.linalg.inv(0.5 * (scaled + scaled.transpose(0, 2, 1)))
     return PlainArrays(
         edges=edges_of(trips.keys).astype(np.int32),
@@ -111,7 +114,7 @@ def plain_arrays(noise: TripNoise, trips: Trips, drivers: Ints) -> PlainArrays:
         stops=stops,
         drivers=drivers[starts].astype(np.int32),
         information=information,
-        shrinkage=S[:, None] * inverse * S,
+        shrinkage=rows * inverse * columns,
     )
 
 

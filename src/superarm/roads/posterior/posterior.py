@@ -118,6 +118,9 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         tolerance: In the sparse form, by what share of a standard deviation means may be off, and
             standard deviations by what share of themselves. The property ``tolerance`` is 0 while the
             form is dense.
+        half_life: Roads change: after so many later trips a trip counts half, after twice as many a
+            quarter. By default trips count for ever. Ages advance in steps of a sixteenth of it, when
+            all is computed anew, or more often.
     """
 
     kind = "road-gp"
@@ -134,6 +137,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         outlier_limit: float = 6.0,
         form: FormChoice = "auto",
         tolerance: float = TOLERANCE,
+        half_life: float | None = None,
     ) -> None:
         require_type(kernel, GraphMatern, "kernel")
         if kernel.nu % 2:
@@ -158,6 +162,9 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         """The vehicles that have names; replaced by :meth:`name_vehicles`."""
         require_choice(form, "form", get_args(FormChoice))
         tolerance = as_number(tolerance, "tolerance", *_TOLERANCES)
+        if half_life is not None:
+            half_life = as_number(half_life, "half_life", 1.0)
+        self.half_life = half_life
         if self.has_hours and form == "sparse":
             raise InputError(
                 "form 'sparse' has no hours yet; use 'auto' or 'dense' with HourlyScales, or "
@@ -169,6 +176,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             has_hours=self.has_hours,
             choice=form,
             tolerance=tolerance,
+            half_life=half_life,
         )
         self._learner = RoadLearner(
             self._engines,
@@ -219,6 +227,7 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             most=self.most,
             outliers=self.outliers,
             outlier_limit=self.outlier_limit,
+            half_life=self.half_life,
         )
 
     # --- what it is now --------------------------------------------------------------------

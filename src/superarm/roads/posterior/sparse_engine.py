@@ -73,6 +73,7 @@ class SparseRoadEngine:
         scales: Standard deviations of the model.
         tolerance: By what share of a standard deviation answers may be off.
         backend: How products with the log are computed.
+        half_life: Later trips after which a trip counts half; ``None``: trips do not age.
     """
 
     def __init__(
@@ -82,12 +83,13 @@ class SparseRoadEngine:
         scales: RoadScales,
         tolerance: float = TOLERANCE,
         backend: Backend = "auto",
+        half_life: float | None = None,
     ) -> None:
         self.kernel = kernel
         self.sizes = sizes
         self.scales = scales
         self.tolerance = tolerance
-        self.log = Log(COLUMNS)
+        self.log = Log(COLUMNS, half_life)
         self.noise = TripNoise(scales)
         self.information = 0.0
         self.steps = 0
@@ -381,6 +383,8 @@ class SparseRoadEngine:
         """This engine after many more trips, all of them computed at once."""
         log = self.log.copy()
         log.append(trips)
+        if log.half_life is not None:
+            return self._learned_anew(self.scales, log.dated())
         engine = copy(self)
         engine._add(trips)
         engine.log = log
@@ -391,25 +395,35 @@ class SparseRoadEngine:
     def rebuild(self, scales: RoadScales) -> SparseRoadEngine:
         """What was learned from the same trips under other scales.
 
-        Under the same scales it is the engine itself: means are solved for anew with every trip, so
-        that rounding does not accumulate in them.
+        Under the same scales it is the engine itself, unless trips age: means are solved for anew with
+        every trip, so that rounding does not accumulate in them.
         """
-        if scales == self.scales:
+        if scales == self.scales and self.log.half_life is None:
             return copy(self)
+        return self._learned_anew(scales, self.log.dated())
+
+    def _learned_anew(self, scales: RoadScales, log: Log) -> SparseRoadEngine:
+        """An engine that has learned from this log, which continues that of this engine.
+
+        Args:
+            scales: Its scales.
+            log: Its log; ages are as they are there.
+        """
         engine = SparseRoadEngine(
             self.kernel, self.sizes, scales, self.tolerance, self._backend
         )
         engine._places = self._places
         engine._visited = self._visited
+        engine._draw_order = self._draw_order
         engine._kernel_factor = self._kernel_factor
-        trips = self.log.view()
+        trips = log.as_learned()
         if len(trips.rewards):
             engine._add(trips)
-            engine._draw_order = self._draw_order
-            engine._x = self._x
+            # The means of this engine are near those sought; new vehicles come last.
+            engine._x[: len(self._x)] = self._x
             engine._solve()
             engine._count_information()
-        engine.log = self.log
+        engine.log = log
         return engine
 
     def _learn_all(self, trips: Trips) -> None:
@@ -457,10 +471,12 @@ class SparseRoadEngine:
             vehicle: place for place, vehicle in enumerate(vehicles.tolist())
         }
         self._visited = edges.copy()
-        self._add(trips)
+        log = self.log.copy()
+        log.append(trips)
+        self._add(log.as_learned())
         self._draw_order = order
         self._x = x.copy()
-        self.log.append(trips)
+        self.log = log
 
     # --- all roads ---------------------------------------------------------------------------
 
@@ -561,7 +577,7 @@ class SparseRoadEngine:
             rng: Random numbers.
         """
         n = self._roads
-        trips = self.log.view()
+        trips = self.log.as_learned()
         near_normals = rng.standard_normal(n)
         own_normals = rng.standard_normal(n)
         normals = rng.standard_normal(self._draw_order.size)

@@ -58,7 +58,7 @@ class ProductArrays(NamedTuple):
     reward_stops: NDArray[np.int64]  # where the rewards of each trip end, (t,)
     pivots: Floats  # diagonal of D, (M,)
     lower: Floats  # subdiagonal of L at each row; 0 at the first of a trip, (M,)
-    has_shared: NDArray[np.uint8]  # whether a reward shares noise with its trip, (M,)
+    share: Floats  # by what F is multiplied: 0 if a reward shares no noise with its trip, (M,)
     motion: Floats  # last column of F, (M,)
     inner: Floats  # (I + Fᵀ T⁻¹ F)⁻¹, (t, 6, 6)
 
@@ -73,7 +73,7 @@ def _no_rows() -> list[NDArray[Any]]:
         np.empty(0, np.int64),
         np.empty(0),
         np.empty(0),
-        np.empty(0, np.uint8),
+        np.empty(0),
         np.empty(0),
         np.empty((0, SHARED, SHARED)),
     ]
@@ -191,7 +191,7 @@ class TripProducts:
             reward_stops=self._rewards + reward_stops,
             pivots=noise.pivots,
             lower=noise.lower,
-            has_shared=(~trips.unshared).astype(np.uint8),
+            share=self._noise.share_of_shared(trips),
             motion=noise.shared[:, _P],
             inner=noise.inner,
         )
@@ -253,9 +253,8 @@ class _SparseProduct:
         self._arrays = arrays
         self._roads = roads
         terms = self._sums @ arrays.terms
-        shared = np.column_stack([terms * trip_scales, arrays.motion])
-        is_shared = arrays.has_shared.astype(np.bool_)
-        self._shared = np.where(is_shared[:, None], shared, 0.0)  # F
+        shared = terms * trip_scales * arrays.share[:, None]
+        self._shared = np.column_stack([shared, arrays.motion])  # F
         starts = np.concatenate([[0], arrays.reward_stops])
         self._trip_starts = starts[:-1]
         self._trip_of_reward = np.repeat(np.arange(len(starts) - 1), np.diff(starts))

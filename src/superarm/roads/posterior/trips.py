@@ -9,6 +9,7 @@
 ``noise``          variance that each reward has by itself where it was stated, else 0, (M,)
 ``unshared``       whether a reward shares no noise with others of its trip, (M,)
 ``borders``        Q places where what is stored in motion crosses from one reward to the next
+``age``            how old each reward counts as, in half-lives, (M,); ``None`` where none has aged
 =================  =======================================================================
 """
 
@@ -54,6 +55,7 @@ class Trips(NamedTuple):
     noise: Floats
     unshared: Bools
     borders: Borders = Borders.none()
+    age: Floats | None = None
 
     @classmethod
     def of_one(
@@ -98,7 +100,7 @@ class Trips(NamedTuple):
         return log.view()
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All fields, by the names that they have in a state."""
+        """All fields but ages, by the names that they have in a state."""
         borders = self.borders
         return {
             "keys": self.keys,
@@ -248,6 +250,7 @@ class Trips(NamedTuple):
             noise=self.noise[rewards],
             unshared=self.unshared[rewards],
             borders=borders.shifted(-first.reward),
+            age=None if self.age is None else self.age[rewards],
         )
 
     def without(self, rewards: Bools) -> Trips:
@@ -268,6 +271,7 @@ class Trips(NamedTuple):
             noise=self.noise[remaining],
             unshared=self.unshared[remaining],
             borders=self.borders.of_rewards(numbers),
+            age=None if self.age is None else self.age[remaining],
         )
 
     def chosen(self, trips: Bools) -> Trips:
@@ -328,7 +332,7 @@ class Trips(NamedTuple):
 
         Motion that crosses from one to the next within a section cancels out. The rewards of a section
         must belong to one trip, and either all have a stated noise or none: the sum has the trip of the
-        first, its ``unshared``, and as its noise the sum of what was stated.
+        first, its ``unshared`` and its age, and as its noise the sum of what was stated.
 
         Args:
             section: The section that each reward is part of, (M,): 0, …, 0, 1, …, 1, 2, … without gaps.
@@ -347,6 +351,7 @@ class Trips(NamedTuple):
             noise=noise.astype(np.float64),
             unshared=self.unshared[first],
             borders=borders.take(~is_within),
+            age=None if self.age is None else self.age[first],
         )
 
     def totals(self) -> Trips:

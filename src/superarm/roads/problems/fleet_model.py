@@ -111,7 +111,7 @@ def fleet_model(graph: LineGraph, *, horizon: int = 1, **options: Any) -> FleetM
     Args:
         graph: The roads.
         horizon: Number of rounds T.
-        options: ``scales``, ``refit`` and ``outliers`` of
+        options: ``scales``, ``refit``, ``outliers`` and ``half_life`` of
             :class:`~superarm.roads.models.FleetModel`.
     """
     scales = options.get("scales") or RoadScales()
