@@ -74,7 +74,7 @@ def test_streaming_agrees_with_every_peer() -> None:
 def test_a_peer_that_is_missing_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    for module in ("sklearn", "torch"):
+    for module in ("sklearn", "torch", "gpytorch"):
         (tmp_path / f"{module}.py").write_text("raise ImportError('not here')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     report = results("streaming")
