@@ -1,14 +1,14 @@
 """``FiniteGP`` beside a covariance matrix that is updated by hand, on 100 arms.
 
-The policy is UCB, so that both play the same arms. *Learn* is one call that takes a reward in.
+The policy is UCB, so that both play the same arms. *Learn* is one call that learns a reward.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from .peers import Moments, missing
 
 NOISE = 0.03
 WIDTH = 2.0
+_BURST = 20  # calls of one entry
+_SETTLED_ARMS = (3, 17, 40, 41, 77)
+_TABLE_ROUNDS = 250
 KERNELS: dict[str, Kernel] = {
     "SE": SquaredExponential(lengthscale=0.2),
     "Matern-5/2": Matern(nu=2.5, lengthscale=0.2),
@@ -29,7 +32,7 @@ KERNELS: dict[str, Kernel] = {
 
 
 class _Game:
-    """One contender and its own copy of the rewards."""
+    """One contender's own copy of the rewards."""
 
     def __init__(self, arms: Floats, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
@@ -63,49 +66,76 @@ def _theirs(peer: RankOne, game: _Game) -> Callable[[], None]:
     return round_
 
 
+class _Size(NamedTuple):
+    """How long contenders play."""
+
+    before: int  # rounds that are not timed
+    turns: int
+
+
+_QUICK = _Size(before=50, turns=4)
+_FULL = _Size(before=3_000, turns=200)
+
+
 def rows(quick: bool) -> list[Row]:
-    made: list[Row] = []
+    """Compare rounds and single observations, and whole tables in compiled code.
+
+    Args:
+        quick: Whether to play only a few rounds.
+    """
+    size = _QUICK if quick else _FULL
     arms = np.random.default_rng(7).random((100, 1))
-    before, turns = (50, 4) if quick else (3_000, 200)
-    kinds: list[tuple[Any, type[RankOne]]] = [("numpy", RankOne)]
-    if missing("numba") is None:
-        kinds.append(("numba", CompiledRankOne))
+    has_numba = missing("numba") is None
+    made: list[Row] = []
     for name, kernel in KERNELS.items():
-        for backend, kind in kinds:
-            gp, peer = (
-                FiniteGP(kernel, arms, NOISE, backend=backend),
-                kind(kernel(arms), NOISE),
-            )
-            ours, theirs = _ours(gp, arms, _Game(arms)), _theirs(peer, _Game(arms))
-            for _ in range(before):
-                ours()
-                theirs()
-            found = take_turns({"ours": ours, "theirs": theirs}, turns, burst=20)
-            mean, std = gp.predict(np.arange(len(arms)))
-            assert std is not None
-            difference = Moments(mean, std).difference(Moments(*peer.ask()))
-            case = f"100 arms, {name}, round, {backend}"
-            made.append(
-                row(case, found["ours"], peer.name, found["theirs"], difference)
-            )
-            spread = np.random.default_rng(1).integers(100, size=1 << 12).tolist()
-            for way, chosen in (("settled", [3, 17, 40, 41, 77]), ("any arm", spread)):
-                found = _compare_learning(gp, peer, chosen, turns)
-                case = f"100 arms, {name}, learn, {way}, {backend}"
-                made.append(row(case, found["ours"], peer.name, found["theirs"], None))
-        if missing("numba") is None:
-            made.append(_table(name, kernel, arms, turns))
+        gp = FiniteGP(kernel, arms, NOISE, backend="numpy")
+        peer = RankOne(kernel(arms), NOISE)
+        made += _compare(name, "numpy", gp, peer, arms, size)
+        if has_numba:
+            gp = FiniteGP(kernel, arms, NOISE, backend="numba")
+            compiled_peer = CompiledRankOne(kernel(arms), NOISE)
+            made += _compare(name, "numba", gp, compiled_peer, arms, size)
+            made.append(_compare_tables(name, kernel, arms, size.turns))
+    return made
+
+
+def _compare(
+    kernel: str,
+    backend: str,
+    gp: FiniteGP,
+    peer: RankOne,
+    arms: Floats,
+    size: _Size,
+) -> list[Row]:
+    """Whole rounds, then single observations."""
+    ours = _ours(gp, arms, _Game(arms))
+    theirs = _theirs(peer, _Game(arms))
+    for _ in range(size.before):
+        ours()
+        theirs()
+    times = take_turns({"ours": ours, "theirs": theirs}, size.turns, burst=_BURST)
+    mean, std = gp.predict(np.arange(len(arms)))
+    assert std is not None
+    difference = Moments(mean, std).difference(Moments(*peer.ask()))
+    case = f"100 arms, {kernel}, round, {backend}"
+    made = [row(case, times["ours"], peer.name, times["theirs"], difference)]
+
+    any_arms = np.random.default_rng(1).integers(len(arms), size=1 << 12).tolist()
+    for way, chosen in (("settled", _SETTLED_ARMS), ("any arm", any_arms)):
+        times = _compare_learning(gp, peer, chosen, size.turns)
+        case = f"100 arms, {kernel}, learn, {way}, {backend}"
+        made.append(row(case, times["ours"], peer.name, times["theirs"], None))
     return made
 
 
 def _compare_learning(
-    gp: FiniteGP, peer: RankOne, chosen: list[int], turns: int
+    gp: FiniteGP, peer: RankOne, chosen: Sequence[int], turns: int
 ) -> dict[str, Spent]:
     def learn(observe: Callable[[int], object]) -> Callable[[], None]:
-        at = count()
+        calls = count()
 
         def work() -> None:
-            observe(chosen[next(at) % len(chosen)])
+            observe(chosen[next(calls) % len(chosen)])
 
         return work
 
@@ -115,51 +145,61 @@ def _compare_learning(
             "theirs": learn(lambda arm: peer.learn(arm, 0.25)),
         },
         turns,
-        burst=20,
+        burst=_BURST,
     )
 
 
-def _table(name: str, kernel: Kernel, arms: Floats, turns: int) -> Row:
+def _compare_tables(name: str, kernel: Kernel, arms: Floats, turns: int) -> Row:
     """Whole rounds in compiled code on both sides."""
-    gp, play = FiniteGP(kernel, arms, NOISE, backend="numba"), compiled_rounds()
-    P, mean = kernel(arms).copy(), np.zeros(len(arms))
-    rng, size = np.random.default_rng(0), 250
+    gp = FiniteGP(kernel, arms, NOISE, backend="numba")
+    play = compiled_rounds()
+    P = kernel(arms).copy()
+    mean = np.zeros(len(arms))
+    rng = np.random.default_rng(0)
     truth = np.sin(9.0 * arms[:, 0])
-    widths = np.full(size, WIDTH)
-    times: tuple[list[Spent], list[Spent]] = [], []
+    widths = np.full(_TABLE_ROUNDS, WIDTH)
+    ours: list[Spent] = []
+    theirs: list[Spent] = []
     with without_gc():
         for _ in range(turns // 4 + 2):
-            table = truth + NOISE**0.5 * rng.standard_normal((size, 1))
-            times[0].append(spent(partial(gp.play_table, table, widths)))
-            times[1].append(spent(partial(play, P, mean, table, WIDTH, NOISE)))
-    ours, theirs = (median_spent(each[1:], size) for each in times)
-    seen, std = gp.predict(np.arange(len(arms)))
-    assert std is not None
-    difference = Moments(seen, std).difference(Moments(mean, np.sqrt(np.diagonal(P))))
+            noise = NOISE**0.5 * rng.standard_normal((_TABLE_ROUNDS, 1))
+            table = truth + noise
+            ours.append(spent(partial(gp.play_table, table, widths)))
+            theirs.append(spent(partial(play, P, mean, table, WIDTH, NOISE)))
+    own_mean, own_std = gp.predict(np.arange(len(arms)))
+    assert own_std is not None
+    moments = Moments(mean, np.sqrt(np.diagonal(P)))
+    # The first table warms up.
     return row(
         f"100 arms, {name}, by table",
-        ours,
+        median_spent(ours[1:], _TABLE_ROUNDS),
         "numba by hand, whole rounds",
-        theirs,
-        difference,
+        median_spent(theirs[1:], _TABLE_ROUNDS),
+        Moments(own_mean, own_std).difference(moments),
     )
 
 
 def forms(quick: bool) -> dict[str, Any]:
-    """Milliseconds of a round in both forms of ``FiniteGP``: a prior of full rank, any arms."""
-    kernel, found = Matern(nu=2.5, lengthscale=0.5), dict[str, Any]()
+    """Milliseconds of a round in both forms of ``FiniteGP``: a prior of full rank, any arms.
+
+    Args:
+        quick: Whether to time few rounds of few arms.
+    """
+    kernel = Matern(nu=2.5, lengthscale=0.5)
+    milliseconds: dict[str, Any] = {}
     for n in (40, 60) if quick else (500, 1_000, 2_000):
         arms = np.random.default_rng(0).random((n, 3))
-        chosen = FiniteGP(kernel, arms, NOISE).form
+        default_form = FiniteGP(kernel, arms, NOISE).form
         for k in (1, 20):
             games = {
                 form: _any_arms(kernel, arms, form, k) for form in ("root", "visited")
             }
-            taken = take_turns(games, 3 if quick else 60 // k + 10)
-            for form, spent_ in taken.items():
-                name = f"{n} arms, {k} of them a round, {form}{', chosen' * (form == chosen)}, CPU ms"
-                found[name] = round(1e3 * spent_.cpu, 3)
-    return found
+            turns = 3 if quick else 60 // k + 10
+            for form, time in take_turns(games, turns).items():
+                chosen = ", chosen" if form == default_form else ""
+                case = f"{n} arms, {k} of them a round, {form}{chosen}, CPU ms"
+                milliseconds[case] = round(1e3 * time.cpu, 3)
+    return milliseconds
 
 
 def _any_arms(kernel: Kernel, arms: Floats, form: Any, k: int) -> Callable[[], None]:
