@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from menu_policy import menu_policy
 
 from superarm.core import Arms, Decision, Offer
+from superarm.core.errors import ConflictError
+from superarm.live import Storage, create_bandit
 from superarm.live.decisions import DecisionRecord
 from superarm.live.recent_decisions import RecentDecisions
+from superarm.oracles import TopK
 
 ARMS = Arms.numbered(np.zeros((4, 2)))  # 8 features and 4 ids: 12 numbers
 # A decision chooses one arm: 12 numbers of its own.
@@ -81,3 +86,30 @@ def test_chosen_arms_count():
         offer = Offer(step=number, arms=arms)
         recent.add(DecisionRecord(f"d{number}", offer, decision, time=0.0))
     assert kept(recent, 5) == [4, 5]
+
+
+def test_a_removed_decision_frees_its_numbers():
+    recent = RecentDecisions(most_numbers=60)
+    recent.add(record(1, new_arms()))
+    recent.add(record(2, new_arms()))  # 48 numbers
+    recent.remove("d1")
+    recent.remove("d1")  # it is gone already
+    assert kept(recent, 2) == [2]
+    recent.add(record(3, new_arms()))
+    assert kept(recent, 3) == [2, 3]
+
+
+def test_a_decision_stays_until_its_last_reward(storage: Storage) -> None:
+    bandit = create_bandit("menu", spec=menu_policy(oracle=TopK(k=2)), storage=storage)
+    menu = {"mocha": [0.1, 0.2], "latte": [0.6, 0.7]}
+    answer = bandit.ask(menu, decision_id="d")
+    reader = bandit._current.read().reader
+    first, second = answer.arms
+    bandit.tell("d", {first: 0.5})
+    assert reader.recent_decision("d") is not None
+    bandit.tell("d", {second: 0.5})
+    assert reader.recent_decision("d") is None
+    # A repeated tell reads it from the journal.
+    assert not bandit.tell("d", {second: 0.5})
+    with pytest.raises(ConflictError):
+        bandit.tell("d", {second: 0.75})

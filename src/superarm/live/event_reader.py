@@ -27,7 +27,7 @@ def feedback_of(event: Event) -> Feedback:
 
 
 class EventReader:
-    """Decodes the events of one bandit; recent decisions stay in memory.
+    """Decodes the events of one bandit; recent decisions stay in memory until all their rewards are known.
 
     Args:
         journal: Where its events are.
@@ -69,6 +69,14 @@ class EventReader:
             decision_id: Its id.
         """
         return self._recent.get(decision_id)
+
+    def forget(self, decision_id: str) -> None:
+        """Drop a decision from memory: all its rewards are known, so hardly anybody asks for it again.
+
+        Args:
+            decision_id: Its id.
+        """
+        self._recent.remove(decision_id)
 
     def find_decision(self, decision_id: str) -> DecisionRecord | None:
         """A decision of any age; ``None`` if there is none with this id.

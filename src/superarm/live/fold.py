@@ -307,3 +307,4 @@ class Fold:
         open_decision.deferred = False
         if not open_decision.unseen:
             del self.open[decision_id]
+            self.reader.forget(decision_id)

@@ -56,6 +56,16 @@ class RecentDecisions:
             _, oldest = self._records.popitem(last=False)
             self._discount(oldest)
 
+    def remove(self, decision_id: str) -> None:
+        """Remove a decision, if it is among these.
+
+        Args:
+            decision_id: Its id.
+        """
+        record = self._records.pop(decision_id, None)
+        if record is not None:
+            self._discount(record)
+
     def _is_over_budget(self) -> bool:
         return len(self._records) > self._most or self._numbers > self._most_numbers
 
