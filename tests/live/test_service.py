@@ -398,6 +398,25 @@ def test_events_are_streamed_and_continue_where_they_were_cut(
                 break
 
 
+def test_advice_needs_no_command_line(http: httpx.Client) -> None:
+    """Clients of a service cannot list or show parts."""
+
+    def refusal(policy: dict[str, Any]) -> str:
+        body = {"name": "other", "spec": {"policy": policy}}
+        return detail(http.post("/v1/bandits", json=body), 422)
+
+    posterior = {"name": "streaming", "kernel": {"name": "qwerty"}}
+    policy = {"name": "index", "posterior": posterior}
+    text = refusal(policy)
+    assert "unknown kernel 'qwerty'; choose one of" in text
+    assert "matern" in text
+    assert "superarm list" not in text
+    text = refusal({"name": "index", "qwerty": 1})
+    assert "has no parameter 'qwerty'; it takes" in text
+    assert "posterior" in text
+    assert "superarm show" not in text
+
+
 def test_health_and_metrics(http: httpx.Client) -> None:
     ask(http)
     assert http.get("/healthz").json()["status"] == "ok"

@@ -73,7 +73,20 @@ class FileError(InputError):
 
 
 class SpecError(InputError):
-    """A spec names something unknown or leaves something out."""
+    """A spec names something unknown or leaves something out.
+
+    Args:
+        message: What is wrong, and what to do.
+        command_advice: The part of the message that names a command of the command line.
+        plain_advice: What to read in its place without a command line; see :func:`text_without_commands`.
+    """
+
+    def __init__(
+        self, message: str, command_advice: str = "", plain_advice: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.command_advice = command_advice
+        self.plain_advice = plain_advice
 
 
 class UnknownPartError(SpecError):
@@ -118,6 +131,24 @@ class JitterWarning(UserWarning):
 
 class PrecisionWarning(UserWarning):
     """Results have lost digits to rounding; the message states how many and advises."""
+
+
+def text_without_commands(error: BaseException) -> str:
+    """The text of an error for somebody without a command line, such as a client of a service.
+
+    Args:
+        error: The error. Its text may contain that of the error that caused it.
+
+    >>> text_without_commands(SpecError("no x; run `list`", "run `list`", "take y"))
+    'no x; take y'
+    """
+    text = str(error)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, SpecError) and cause.command_advice:
+            text = text.replace(cause.command_advice, cause.plain_advice)
+        cause = cause.__cause__
+    return text
 
 
 def install_line(extra: str) -> str:

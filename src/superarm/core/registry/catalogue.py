@@ -98,7 +98,11 @@ def find(family: str, name: Any) -> Callable[..., Any]:
     members = members_of(family)
     if not isinstance(name, str) or (name not in members and name not in names(family)):
         advice = suggestion(name, members, command=f"superarm list {family}")
-        raise UnknownPartError(f"unknown {family} {name!r}; {advice}")
+        raise UnknownPartError(
+            f"unknown {family} {name!r}; {advice}",
+            command_advice=advice,
+            plain_advice=suggestion(name, members),
+        )
     return members[name]
 
 

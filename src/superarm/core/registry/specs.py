@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from abc import ABC
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -130,12 +130,25 @@ def check_parameters(
     kinds = kinds_of(find(family, name))
     for key, value in parameters.items():
         if key not in accepted:
-            command = f"superarm show {family}/{name}"
-            advice = FAMILIES[family].advice.get(key)
-            if advice is None:
-                advice = suggestion(key, accepted, "it takes", command=command)
-            raise SpecError(f"{family} {name!r} has no parameter {key!r}; {advice}")
+            raise _no_parameter(family, name, key, accepted)
         require_kind(value, kinds.get(key, Any), f"{family} {name!r}: {key}")
+
+
+def _no_parameter(
+    family: str, name: str, key: str, accepted: Iterable[str]
+) -> SpecError:
+    """The error for a parameter that a part does not take."""
+    message = f"{family} {name!r} has no parameter {key!r}"
+    own_advice = FAMILIES[family].advice.get(key)
+    if own_advice is not None:
+        return SpecError(f"{message}; {own_advice}")
+    command = f"superarm show {family}/{name}"
+    advice = suggestion(key, accepted, "it takes", command=command)
+    return SpecError(
+        f"{message}; {advice}",
+        command_advice=advice,
+        plain_advice=suggestion(key, accepted, "it takes"),
+    )
 
 
 # --- from parts to specs -------------------------------------------------------------------

@@ -21,6 +21,7 @@ from superarm.core.errors import (
     NotFoundError,
     NotPositiveDefiniteError,
     SuperarmError,
+    text_without_commands,
 )
 from superarm.live.journal import StaleOwnerError, StorageError
 
@@ -126,7 +127,7 @@ def detail_of(error: SuperarmError) -> str:
         return _OTHER_OWNER
     if status_of(error) is HTTPStatus.INTERNAL_SERVER_ERROR:
         return _INTERNAL_ERROR
-    return str(error)
+    return text_without_commands(error)
 
 
 def log_error(error: SuperarmError) -> None:
