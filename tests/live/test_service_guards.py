@@ -28,7 +28,7 @@ from superarm.live import Bandit, BanditSpec, Storage, create_bandit
 from superarm.live.access import SCOPES, make_token
 from superarm.live.journal import StorageError
 from superarm.live.personalizer import personalizer_spec
-from superarm.live.service import Limits, Settings, create_app
+from superarm.live.service import Limits, Settings, create_app, hub
 from superarm.live.service.context import Service
 from superarm.live.service.gate import Gate
 from superarm.live.service.guard import _LimitedBody
@@ -663,3 +663,41 @@ def test_a_spec_that_no_answer_can_contain_is_refused(storage: Storage) -> None:
     )
     with pytest.raises(InputError, match="not valid Unicode"):
         create_bandit("menu", spec=spec, storage=storage)
+
+
+# --- the start -------------------------------------------------------------------------------
+
+
+def test_a_bandit_that_takes_long_to_load_does_not_delay_the_others(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of other tenants are loaded before the service is ready, the tenant's own ones after that."""
+    for tenant, name in (("fast", "quick"), ("slow", "later"), ("slow", "large")):
+        create_bandit(name, spec=POLICY, storage=storage, tenant=tenant)
+    may_load = Event()
+    loaded: dict[str, Event] = {name: Event() for name in ("quick", "later", "large")}
+    load = Bandit.load
+
+    def load_slowly(bandit: Bandit) -> None:
+        if bandit.name == "large":
+            assert may_load.wait(LONGEST)
+        load(bandit)
+        loaded[bandit.name].set()
+
+    monkeypatch.setattr(Bandit, "load", load_slowly)
+    monkeypatch.setattr(hub, "_MOST_SECONDS_TO_LOAD", 0.2)
+    bandits = hub.Hub(storage, Limits())
+    bandits.start()
+    try:
+        deadline = monotonic() + LONGEST
+        while not bandits.ready:
+            assert monotonic() < deadline
+            sleep(0.01)
+        assert loaded["quick"].wait(LONGEST)
+        assert loaded["later"].wait(LONGEST)
+        assert not loaded["large"].is_set()
+        assert bandits.bandit("fast", "quick").pending == []
+    finally:
+        may_load.set()
+    assert loaded["large"].wait(LONGEST)
+    bandits.stop()

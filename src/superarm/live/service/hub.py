@@ -21,6 +21,8 @@ from .problems import Refusal
 from .settings import Limits
 
 _RETRY_SECONDS = 1.0
+_MOST_SECONDS_TO_LOAD = 10.0
+"""A bandit delays the start of all others by no more: its policy may take minutes to build."""
 _Key = tuple[str, str]  # tenant and name
 
 
@@ -39,9 +41,10 @@ class Hub:
         self._lock = Lock()
         self._creating = Lock()  # whoever holds it counts a tenant's bandits
         self._bandits: OrderedDict[_Key, Bandit] = OrderedDict()  # used last at the end
+        self._stopping = False
         self._starting = Thread(target=self._start, name="superarm-start", daemon=True)
         self.ready = False
-        """Whether the journals have been replayed."""
+        """Whether the journals have been replayed, except those of tenants with a bandit that takes long."""
 
     def start(self) -> None:
         """Begin to replay the journals of all bandits that fit in memory."""
@@ -49,6 +52,7 @@ class Hub:
 
     def stop(self) -> None:
         """Store a snapshot of every bandit in memory, so that the next start is fast."""
+        self._stopping = True
         self._starting.join()
         with self._lock:
             bandits = list(self._bandits.values())
@@ -146,12 +150,29 @@ class Hub:
         return self.bandit(tenant, rows[0].name)
 
     def _start(self) -> None:
+        slow_tenants: set[str] = set()
+        postponed: list[BanditRow] = []
         for row in self._newest():
-            # Whoever asks for a bandit that cannot be read gets the reason. Whatever it is, it must
-            # not keep the other bandits from being ready.
-            with suppress(Exception):
-                self.bandit(row.tenant, row.name).load()
+            if row.tenant in slow_tenants:
+                postponed.append(row)
+                continue
+            loading = Thread(target=self._load_now, args=(row,), daemon=True)
+            loading.start()
+            loading.join(_MOST_SECONDS_TO_LOAD)
+            if loading.is_alive():
+                # Requests for this bandit wait for it; those for others do not.
+                slow_tenants.add(row.tenant)
         self.ready = True
+        for row in postponed:
+            if self._stopping:
+                return
+            self._load_now(row)
+
+    def _load_now(self, row: BanditRow) -> None:
+        # Whoever asks for a bandit that cannot be read gets the reason. Whatever it is, it must
+        # not keep the other bandits from being ready.
+        with suppress(Exception):
+            self.bandit(row.tenant, row.name).load()
 
     def _newest(self) -> list[BanditRow]:
         """The bandits to load first, as soon as the storage answers."""
