@@ -7,6 +7,7 @@ apart; heights are waves over these places; lengths are drawn. All roads lead bo
 from __future__ import annotations
 
 import lzma
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +21,13 @@ from superarm.roads.networks import RoadNetwork
 from .country import build_network, roads_both_ways
 
 _MEAN_LENGTH = 120.0  # metres
+_SPEEDS = (30.0, 50.0, 90.0)  # km/h
+_SPEED_SHARES = (0.3, 0.5, 0.2)
 
 
 class _File(NamedTuple):
+    """A file of pairs of junctions."""
+
     name: str
     first: int  # the number of the first junction
 
@@ -40,12 +45,17 @@ def read_topology(name: str) -> RoadNetwork:
         name: One of ``TOPOLOGIES``.
     """
     file = TOPOLOGIES[name]
+    path = _find(file)
+    with lzma.open(path, "rt", encoding="utf-8") as text:
+        numbers = np.loadtxt(text, dtype=np.int64)
+    return _network(name, numbers - file.first)
+
+
+def _find(file: _File) -> Path:
     for folder in search_path():
         path = folder / "big_graphs" / file.name
         if path.is_file():
-            with lzma.open(path, "rt", encoding="utf-8") as text:
-                pairs = np.loadtxt(text, dtype=np.int64) - file.first
-            return _network(name, pairs)
+            return path
     raise MissingDataError(
         f"{file.name} is not in the folder big_graphs of your data; set SUPERARM_DATA"
     )
@@ -53,29 +63,41 @@ def read_topology(name: str) -> RoadNetwork:
 
 def _network(name: str, pairs: Ints) -> RoadNetwork:
     rng = stream(1, "topology", len(pairs))
-    pairs = np.unique(np.sort(pairs, axis=1), axis=0)
-    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    pairs = _without_repeats(pairs)
     points = _places(pairs)
     length = rng.gamma(2.0, 0.5 * _MEAN_LENGTH, size=len(pairs))
-    speed = rng.choice([30.0, 50.0, 90.0], p=[0.3, 0.5, 0.2], size=len(pairs))
+    speed = rng.choice(_SPEEDS, p=_SPEED_SHARES, size=len(pairs))
     roads = roads_both_ways(pairs, speed)
     return build_network(name, points, roads, rng, length=length)
+
+
+def _without_repeats(pairs: Ints) -> Ints:
+    """Each pair of different junctions once, in either order, (r, 2)."""
+    either_order = np.sort(pairs, axis=1)
+    unique: Ints = np.unique(either_order, axis=0)
+    is_loop = unique[:, 0] == unique[:, 1]
+    without_loops: Ints = unique[~is_loop]
+    return without_loops
 
 
 def _places(pairs: Ints) -> Floats:
     """The mean length times the number of roads from two junctions, for each junction, (j, 2)."""
     from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import dijkstra
 
     count = int(pairs.max()) + 1
-    links = (np.ones(len(pairs)), tuple(pairs.T))
-    graph: Any = coo_array(links, shape=(count, count)).tocsr()
+    ends = tuple(pairs.T)
+    links = np.ones(len(pairs))
+    graph = coo_array((links, ends), shape=(count, count)).tocsr()
+    first_corner = int(_roads_from(graph, 0).argmax())
+    from_first = _roads_from(graph, first_corner)
+    second_corner = int(from_first.argmax())
+    from_second = _roads_from(graph, second_corner)
+    return _MEAN_LENGTH * np.stack([from_first, from_second], axis=1)
 
-    def roads_from(junction: int) -> Floats:
-        found: Floats = dijkstra(graph, directed=False, indices=[junction])[0]
-        return np.where(np.isfinite(found), found, 0.0)
 
-    one = int(roads_from(0).argmax())
-    from_one = roads_from(one)
-    other = int(from_one.argmax())
-    return _MEAN_LENGTH * np.stack([from_one, roads_from(other)], axis=1)
+def _roads_from(graph: Any, junction: int) -> Floats:
+    """How many roads each junction is away; 0 where none leads to it, (j,)."""
+    from scipy.sparse.csgraph import dijkstra
+
+    roads: Floats = dijkstra(graph, directed=False, indices=[junction])[0]
+    return np.where(np.isfinite(roads), roads, 0.0)
