@@ -10,16 +10,18 @@ With SUPERARM_BENCH_DRIVES, a folder, drives are cached there: they take most of
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import time
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import AT_95, Floats, Ints
+from superarm.core import AT_95, Bools, Floats, Ints
 from superarm.core.streams import stream
 from superarm.oracles import ShortestPath, Trip
 from superarm.roads.energy import DurationScales, RoadScales, Vehicle
@@ -43,19 +45,33 @@ from superarm.roads.sumo import Drive, Driver, Traffic
 
 from .measure import Results
 
-LOW, MEDIUM, HIGH = 0, 1, 2
-LEVELS = ("low", "medium", "high")
-# Rush hours from 7 to 9 and from 16 to 19; little traffic from 22 to 6.
-LEVEL_OF_HOUR = (
-    *(LOW,) * 6,
-    *(MEDIUM,),
-    *(HIGH,) * 2,
-    *(MEDIUM,) * 7,
-    *(HIGH,) * 3,
-    *(MEDIUM,) * 3,
-    *(LOW,) * 2,
-)
-BANDS = tuple((first, first + 3) for first in range(0, 24, 3))
+
+class Level(IntEnum):
+    """Levels of demand."""
+
+    LOW = 0
+    MEDIUM = 1
+    HIGH = 2
+
+    @property
+    def label(self) -> str:
+        """The name in tables."""
+        return self.name.lower()
+
+
+def _levels_of_day() -> Iterator[Level]:
+    """Rush hours from 7 to 9 and from 16 to 19; little traffic from 22 to 6."""
+    for hour in range(24):
+        if 7 <= hour < 9 or 16 <= hour < 19:
+            yield Level.HIGH
+        elif hour < 6 or hour >= 22:
+            yield Level.LOW
+        else:
+            yield Level.MEDIUM
+
+
+LEVEL_OF_HOUR = tuple(_levels_of_day())
+_HOURS_A_BAND = 3
 _MOMENTS = 12  # of each level that can be used, a minute apart
 _WARM_UP = 900.0  # s
 _VEHICLES = 8
@@ -64,11 +80,15 @@ _PLACES = 7
 _ROUTES = 8
 _LEAST_SECONDS = 90.0  # of a trip on empty roads
 _LOAD = 200.0  # kg, at most
+_LEAST_LOGGED_SECONDS = 0.1
+_SECONDS_AN_HOUR = 3600.0
 
 
 def half_moments() -> tuple[range, range]:
     """The moments of the trips that are learned, and of those that are forecast."""
-    return range(3), range(3, 6)
+    learned = range(3)
+    forecast = range(3, 6)
+    return learned, forecast
 
 
 class City(NamedTuple):
@@ -76,17 +96,25 @@ class City(NamedTuple):
 
     name: str
     reach: float  # metres around the middle between which trips and traffic go
-    per_hour: tuple[float, float, float]
+    per_hour: Mapping[Level, float]
 
 
 CITIES = (
-    City("monaco", 700.0, (150.0, 800.0, 1500.0)),
-    City("luxembourg", 1200.0, (300.0, 2000.0, 4000.0)),
+    City(
+        name="monaco",
+        reach=700.0,
+        per_hour={Level.LOW: 150.0, Level.MEDIUM: 800.0, Level.HIGH: 1500.0},
+    ),
+    City(
+        name="luxembourg",
+        reach=1200.0,
+        per_hour={Level.LOW: 300.0, Level.MEDIUM: 2000.0, Level.HIGH: 4000.0},
+    ),
 )
 
 
-class Driven(NamedTuple):
-    """A trip as it was driven."""
+class DrivenTrip(NamedTuple):
+    """A trip that arrived."""
 
     route: Ints
     hour: float
@@ -98,12 +126,12 @@ class Driven(NamedTuple):
 class _DriveKey(NamedTuple):
     """What a drive depends on."""
 
-    level: int
+    level: Level
     route: int
     moment: int
 
 
-class _Planned(NamedTuple):
+class _PlannedTrip(NamedTuple):
     """A trip before it is driven."""
 
     hour: float
@@ -113,13 +141,14 @@ class _Planned(NamedTuple):
     load: float  # kg more than usual
 
     @property
-    def drive(self) -> _DriveKey:
-        """The drive that it is."""
-        return _DriveKey(LEVEL_OF_HOUR[int(self.hour)], self.route, self.moment)
+    def drive_key(self) -> _DriveKey:
+        """What its drive depends on."""
+        level = LEVEL_OF_HOUR[int(self.hour)]
+        return _DriveKey(level, self.route, self.moment)
 
 
 class Forecast(NamedTuple):
-    """What a fleet expects of a trip, with half-widths of 95 % intervals."""
+    """A fleet's forecast of a trip, with half-widths of 95 % intervals."""
 
     energy: float
     energy_spread: float
@@ -143,32 +172,31 @@ class World:
         self.fleet = draw_fleet(seed, _VEHICLES, variety=0.2, payload=_LOAD)
         self._near = self._edges_near()
         self.routes = self._draw_routes()
-        self._drivers = [self._driver(level) for level in range(len(LEVELS))]
+        self._drivers = {level: self._driver(level) for level in Level}
 
     def _edges_near(self) -> Ints:
         network = self.graph.network
-        x, y = network.junctions[network.head[self.graph.edges], :2].T
+        ends = network.head[self.graph.edges]
+        x, y = network.junctions[ends, :2].T
         distance = np.hypot(x - np.median(x), y - np.median(y))
         return np.flatnonzero(distance < self.city.reach)
 
     def _draw_routes(self) -> list[Ints]:
-        """The fastest routes between some places, those too short left out."""
+        """The fastest routes between some places, without those that are too short."""
         graph = self.graph
         rng = stream(self.seed, "places", 0)
         places = rng.choice(self._near, _PLACES, replace=False).tolist()
         oracle = ShortestPath(successors=graph.turn_graph)
         routes = []
-        for start in places:
-            for goal in places:
-                if start == goal:
-                    continue
-                trip = Trip(start=start, goal=goal, turn_costs=graph.turn_seconds)
-                route = oracle.select(-graph.travel_time, trip, rng).positions
-                if graph.travel_time[route].sum() >= _LEAST_SECONDS:
-                    routes.append(np.asarray(route))
-        return routes[:: max(1, len(routes) // _ROUTES)][:_ROUTES]
+        for start, goal in itertools.permutations(places, 2):
+            trip = Trip(start=start, goal=goal, turn_costs=graph.turn_seconds)
+            route = oracle.select(-graph.travel_time, trip, rng).positions
+            if graph.travel_time[route].sum() >= _LEAST_SECONDS:
+                routes.append(np.asarray(route))
+        every = max(1, len(routes) // _ROUTES)
+        return routes[::every][:_ROUTES]
 
-    def _driver(self, level: int) -> Driver:
+    def _driver(self, level: Level) -> Driver:
         traffic = Traffic(
             vehicles_per_hour=self.city.per_hour[level],
             edges=tuple(self.graph.ids[edge] for edge in self._near),
@@ -178,7 +206,7 @@ class World:
         folder = os.environ.get("SUPERARM_BENCH_DRIVES")
         cache = None
         if folder:
-            cache = Path(folder) / f"{self.city.name}-{LEVELS[level]}.sqlite"
+            cache = Path(folder) / f"{self.city.name}-{level.label}.sqlite"
         return Driver(
             network_file(self.city.name, heights=True),
             traffic=traffic,
@@ -188,22 +216,42 @@ class World:
 
     def close(self) -> None:
         """Close all simulations."""
-        for driver in self._drivers:
+        for driver in self._drivers.values():
             driver.close()
 
-    def trips(self, role: str, per_hour: int, moments: range) -> list[Driven]:
-        """Trips at all hours, in random order; those that do not arrive are left out.
+    def trips(self, role: str, per_hour: int, moments: range) -> list[DrivenTrip]:
+        """Drive trips at all hours, in random order; those that do not arrive are left out.
 
         Args:
             role: Names the stream of random numbers.
             per_hour: How many trips begin in each hour.
             moments: The moments of the traffic at which they may begin.
         """
+        planned = self._plan(role, per_hour, moments)
+        drives = self._drive({trip.drive_key for trip in planned})
+        driven = []
+        for trip in planned:
+            drive = drives[trip.drive_key]
+            if not drive.arrived:
+                continue
+            usual = self.fleet[trip.vehicle]
+            loaded = replace(usual, mass=usual.mass + trip.load)
+            driven_trip = DrivenTrip(
+                route=self.routes[trip.route],
+                hour=trip.hour,
+                vehicle=trip.vehicle,
+                energies=drive.energies(loaded) - drive.stored(loaded),
+                seconds=drive.seconds,
+            )
+            driven.append(driven_trip)
+        return driven
+
+    def _plan(self, role: str, per_hour: int, moments: range) -> list[_PlannedTrip]:
         rng = stream(self.seed, role, 0)
         hours = np.tile(np.arange(24.0), per_hour) + rng.random(24 * per_hour)
         planned = []
         for hour in rng.permutation(hours).tolist():
-            trip = _Planned(
+            trip = _PlannedTrip(
                 hour=hour,
                 route=int(rng.integers(len(self.routes))),
                 moment=int(rng.choice(np.array(moments))),
@@ -211,48 +259,41 @@ class World:
                 load=float(rng.uniform(-0.5, 0.5)) * _LOAD,
             )
             planned.append(trip)
-        # Level by level: SUMO holds one simulation at a time.
+        return planned
+
+    def _drive(self, keys: Iterable[_DriveKey]) -> dict[_DriveKey, Drive]:
+        """Drive in SUMO level by level: it holds one simulation at a time."""
         drives: dict[_DriveKey, Drive] = {}
-        for key in sorted({trip.drive for trip in planned}):
+        for key in sorted(keys):
             ids = [self.graph.ids[edge] for edge in self.routes[key.route]]
             driver = self._drivers[key.level]
             drives[key] = driver.drive(ids, moment=key.moment)
-        driven = []
-        for trip in planned:
-            drive = drives[trip.drive]
-            if not drive.arrived:
-                continue
-            own = self.fleet[trip.vehicle]
-            own = replace(own, mass=own.mass + trip.load)
-            energies = drive.energies(own) - drive.stored(own)
-            route = self.routes[trip.route]
-            driven.append(
-                Driven(route, trip.hour, trip.vehicle, energies, drive.seconds)
-            )
-        return driven
+        return drives
 
-    def logged(self, number: int, trip: Driven) -> LoggedTrip:
+    def logged(self, number: int, trip: DrivenTrip) -> LoggedTrip:
         """A trip as a log has it, with times.
 
         Args:
             number: Names the trip.
             trip: The trip.
         """
-        begins = trip.hour + (np.cumsum(trip.seconds) - trip.seconds) / 3600.0
+        ends = np.cumsum(trip.seconds)
+        hours = trip.hour + (ends - trip.seconds) / _SECONDS_AN_HOUR
+        values = zip(
+            trip.route.tolist(),
+            trip.energies.tolist(),
+            hours.tolist(),
+            trip.seconds.tolist(),
+            strict=True,
+        )
         sections = [
             TripSection(
                 (self.graph.ids[edge],),
                 energy,
-                hour=begin % 24.0,
-                seconds=max(seconds, 0.1),
+                hour=hour % 24.0,
+                seconds=max(seconds, _LEAST_LOGGED_SECONDS),
             )
-            for edge, energy, begin, seconds in zip(
-                trip.route.tolist(),
-                trip.energies.tolist(),
-                begins.tolist(),
-                trip.seconds.tolist(),
-                strict=True,
-            )
+            for edge, energy, hour, seconds in values
         ]
         return LoggedTrip(
             name=str(number),
@@ -262,14 +303,28 @@ class World:
 
     def vehicles(self) -> dict[str, Vehicle]:
         """The vehicles by name."""
-        return {vehicle_name(number): own for number, own in enumerate(self.fleet)}
+        return {
+            vehicle_name(number): vehicle for number, vehicle in enumerate(self.fleet)
+        }
 
 
 def vehicle_name(number: int) -> str:
+    """The name of a vehicle in logs.
+
+    Args:
+        number: Its place in the fleet.
+    """
     return f"van-{number}"
 
 
 # --- two fleets ----------------------------------------------------------------------------
+
+
+class _SourceKey(NamedTuple):
+    """What the energies of a router depend on."""
+
+    vehicle: int
+    hours: bool
 
 
 class Fleets:
@@ -277,165 +332,197 @@ class Fleets:
 
     Args:
         world: Where.
-        log: What they learn.
+        log: The trips that they learn.
     """
 
     def __init__(self, world: World, log: Sequence[LoggedTrip]) -> None:
         self.world = world
-        learned: dict[bool, Lesson] = {}
-        for hours in (False, True):
-            learned[hours] = learn_trips(
-                world.graph, log, vehicles=world.vehicles(), energy="net", hours=hours
-            )
-        self.with_hours = learned[True].posterior
-        self._lessons = learned
-        self._sources: dict[tuple[int, bool], FleetEnergies] = {}
+        self._lesson_without = self._learn(log, hours=False)
+        self._lesson_with = self._learn(log, hours=True)
+        self.with_hours = self._lesson_with.posterior
+        self._sources: dict[_SourceKey, FleetEnergies] = {}
         self._durations = self._durations_without_hours(log)
+
+    def _learn(self, log: Sequence[LoggedTrip], *, hours: bool) -> Lesson:
+        vehicles = self.world.vehicles()
+        return learn_trips(
+            self.world.graph, log, vehicles=vehicles, energy="net", hours=hours
+        )
 
     def _durations_without_hours(self, log: Sequence[LoggedTrip]) -> RoadGP:
         """How long roads take at any hour: the model with hours, less the hours."""
         graph = self.world.graph
-        of_day = DurationScales().as_vector()[: len(RoadScales().as_vector())]
-        scales = RoadScales.from_vector(of_day)
+        vehicles = self.world.vehicles()
+        names = self.with_hours.vehicle_names
+        without_hours = len(RoadScales().as_vector())
+        duration_scales = DurationScales().as_vector()
+        scales = RoadScales.from_vector(duration_scales[:without_hours])
         durations = RoadGP(near_kernel(graph), road_sizes(graph), scales=scales)
         trips = []
-        names = self.with_hours.vehicle_names
         for trip in log:
             number = names.number(trip.vehicle)
-            own = self.world.vehicles()[trip.vehicle]
-            examined = examine_trip(graph, self.with_hours, trip, own, number, True)
+            vehicle = vehicles[trip.vehicle]
+            examined = examine_trip(graph, self.with_hours, trip, vehicle, number, True)
             assert examined.durations is not None
-            timed = examined.durations
-            trips.append(timed._replace(keys=timed.keys[:, :COLUMNS]))
+            keys = examined.durations.keys[:, :COLUMNS]
+            trips.append(examined.durations._replace(keys=keys))
         durations.observe_trips(Trips.joined(trips))
         return durations
 
-    def forecast(self, trip: Driven, *, hours: bool) -> Forecast:
-        """What one of them expects of a trip before it begins.
+    def forecast(self, trip: DrivenTrip, *, hours: bool) -> Forecast:
+        """Forecast a trip before it begins.
 
         Args:
             trip: Of which only the route, the hour and the vehicle are used.
             hours: Whether the fleet has hours.
         """
-        source = self._source(trip.vehicle, hours=hours)
-        parts = RouteParts(
-            trip.route, np.ones(len(trip.route)), np.ones(len(trip.route))
-        )
+        source = self._source(_SourceKey(trip.vehicle, hours))
         turns = self.world.graph.turn_numbers(trip.route)
-        minutes = int(60.0 * trip.hour)
-        when = time(minutes // 60, minutes % 60)
-        energies = source.energies(when if hours else None)
-        of_turns = float(energies.turn_costs[turns].sum())
+        energies = source.energies(_time_of_day(trip.hour) if hours else None)
+        turn_energy = float(energies.turn_costs[turns].sum())
+        edges = np.ones(len(trip.route))
+        parts = RouteParts(trip.route, edges, edges)
         spread = energies.spread(parts)
         if energies.along is not None:
             along = energies.along(parts)
             assert along.seconds is not None
             assert along.seconds_spread is not None
-            energy = float(along.means.sum()) + of_turns
+            energy = float(along.means.sum()) + turn_energy
             return Forecast(energy, spread, along.seconds, along.seconds_spread)
-        energy = float(energies.mean[trip.route].sum()) + of_turns
-        seconds = float(self.world.graph.turn_seconds[turns].sum())
+
+        energy = float(energies.mean[trip.route].sum()) + turn_energy
+        turn_seconds = float(self.world.graph.turn_seconds[turns].sum())
         rows = duration_rows(self.world.graph, self._rows(trip))
         mean, std = self._durations.total(rows)
         _, widths = self._durations.widths()
-        return Forecast(energy, spread, seconds + mean, float(widths[AT_95]) * std)
+        return Forecast(
+            energy=energy,
+            energy_spread=spread,
+            seconds=turn_seconds + mean,
+            seconds_spread=float(widths[AT_95]) * std,
+        )
 
-    def _rows(self, trip: Driven) -> Floats:
+    def _rows(self, trip: DrivenTrip) -> Floats:
         names = self.with_hours.vehicle_names
         number = names.number(vehicle_name(trip.vehicle))
-        own = self.world.fleet[trip.vehicle]
-        return road_rows(self.world.graph, own, number, trip.route)
+        vehicle = self.world.fleet[trip.vehicle]
+        return road_rows(self.world.graph, vehicle, number, trip.route)
 
-    def _source(self, vehicle: int, *, hours: bool) -> FleetEnergies:
-        if (vehicle, hours) in self._sources:
-            return self._sources[vehicle, hours]
-        state = self._lessons[hours].policy.state()
-        own = self.world.fleet[vehicle]
-        source = read_learned(state, own, vehicle_name(vehicle), None)
+    def _source(self, key: _SourceKey) -> FleetEnergies:
+        if key not in self._sources:
+            self._sources[key] = self._make_source(key)
+        return self._sources[key]
+
+    def _make_source(self, key: _SourceKey) -> FleetEnergies:
+        lesson = self._lesson_with if key.hours else self._lesson_without
+        state = lesson.policy.state()
+        vehicle = self.world.fleet[key.vehicle]
+        source = read_learned(state, vehicle, vehicle_name(key.vehicle), None)
         assert isinstance(source, FleetEnergies)
         source.on(self.world.graph)
-        self._sources[vehicle, hours] = source
         return source
+
+
+def _time_of_day(hour: float) -> time:
+    hours, minutes = divmod(int(60.0 * hour), 60)
+    return time(hours, minutes)
 
 
 # --- what is measured ----------------------------------------------------------------------
 
 
-class Judged(NamedTuple):
+class Quantity(IntEnum):
+    """Columns of forecasts."""
+
+    ENERGY = 0  # Wh
+    SECONDS = 1
+
+
+class ForecastErrors(NamedTuple):
     """Forecasts of trips against what they took; one row for each trip."""
 
     hours: Floats  # (t,)
-    errors: Floats  # forecast less what it took: Wh, s, (t, 2)
-    took: Floats  # (t, 2)
-    inside: Floats  # 1 where the 95 % interval held it, (t, 2)
+    errors: Floats  # forecast less what it took, (t, len(Quantity))
+    took: Floats  # (t, len(Quantity))
+    inside: Floats  # 1 if it is inside the 95 % interval, (t, len(Quantity))
 
-    def of(self, chosen: Any) -> dict[str, float]:
+    def summary(self, chosen: Bools) -> dict[str, float]:
         """Errors and coverage of some of the trips.
 
         Args:
             chosen: Which, (t,).
         """
-        energy, seconds = np.sqrt(np.mean(np.square(self.errors[chosen]), axis=0))
-        bias = self.errors[chosen].mean(axis=0)
+        errors = self.errors[chosen]
+        rmse = np.sqrt(np.mean(np.square(errors), axis=0))
+        bias = errors.mean(axis=0)
         mean = self.took[chosen].mean(axis=0)
         inside = self.inside[chosen].mean(axis=0)
         return {
             "trips": int(np.count_nonzero(chosen)),
-            "energy_rmse_wh": float(energy),
-            "energy_bias_wh": float(bias[0]),
-            "energy_mean_wh": float(mean[0]),
-            "energy_inside": float(inside[0]),
-            "time_rmse_s": float(seconds),
-            "time_bias_s": float(bias[1]),
-            "time_mean_s": float(mean[1]),
-            "time_inside": float(inside[1]),
+            "energy_rmse_wh": float(rmse[Quantity.ENERGY]),
+            "energy_bias_wh": float(bias[Quantity.ENERGY]),
+            "energy_mean_wh": float(mean[Quantity.ENERGY]),
+            "energy_inside": float(inside[Quantity.ENERGY]),
+            "time_rmse_s": float(rmse[Quantity.SECONDS]),
+            "time_bias_s": float(bias[Quantity.SECONDS]),
+            "time_mean_s": float(mean[Quantity.SECONDS]),
+            "time_inside": float(inside[Quantity.SECONDS]),
         }
 
 
-def judge(fleets: Fleets, trips: Sequence[Driven], *, hours: bool) -> Judged:
+def forecast_errors(
+    fleets: Fleets, trips: Sequence[DrivenTrip], *, hours: bool
+) -> ForecastErrors:
     """Forecast trips with one of the fleets.
 
     Args:
         fleets: Both.
-        trips: What they did not learn.
+        trips: Trips that they did not learn.
         hours: Which fleet.
     """
-    errors = []
-    inside = []
-    took = []
-    for trip in trips:
+    errors = np.empty((len(trips), len(Quantity)))
+    took = np.empty_like(errors)
+    spreads = np.empty_like(errors)
+    for index, trip in enumerate(trips):
         forecast = fleets.forecast(trip, hours=hours)
-        real = np.array([trip.energies.sum(), trip.seconds.sum()])
-        error = np.array([forecast.energy, forecast.seconds]) - real
-        spread = np.array([forecast.energy_spread, forecast.seconds_spread])
-        errors.append(error)
-        took.append(real)
-        inside.append(np.abs(error) <= spread)
-    return Judged(
-        np.array([trip.hour for trip in trips]),
-        np.array(errors),
-        np.array(took),
-        np.array(inside, dtype=np.float64),
+        took[index, Quantity.ENERGY] = trip.energies.sum()
+        took[index, Quantity.SECONDS] = trip.seconds.sum()
+        errors[index, Quantity.ENERGY] = forecast.energy
+        errors[index, Quantity.SECONDS] = forecast.seconds
+        spreads[index, Quantity.ENERGY] = forecast.energy_spread
+        spreads[index, Quantity.SECONDS] = forecast.seconds_spread
+    errors -= took
+    return ForecastErrors(
+        hours=np.array([trip.hour for trip in trips]),
+        errors=errors,
+        took=took,
+        inside=(np.abs(errors) <= spreads).astype(np.float64),
     )
 
 
-def by_hour(judged: Judged) -> dict[str, Any]:
-    """What was found of all trips, of those at each level of demand, and of each band of hours."""
-    levels = np.array(LEVEL_OF_HOUR)[judged.hours.astype(int)]
-    found: dict[str, Any] = {"all": judged.of(judged.hours >= 0.0)}
-    for level, name in enumerate(LEVELS):
-        found[name] = judged.of(levels == level)
-    for first, last in BANDS:
-        in_band = (judged.hours >= first) & (judged.hours < last)
-        found[f"{first:02d}–{last:02d}"] = judged.of(in_band)
-    return found
+def by_hour(trips: ForecastErrors) -> dict[str, Any]:
+    """Summaries of all trips, of those at each level of demand, and of each band of hours.
+
+    Args:
+        trips: Their forecasts.
+    """
+    hours = trips.hours
+    levels = np.array(LEVEL_OF_HOUR)[hours.astype(int)]
+    summaries: dict[str, Any] = {"all": trips.summary(hours >= 0.0)}
+    for level in Level:
+        summaries[level.label] = trips.summary(levels == level)
+    for first in range(0, 24, _HOURS_A_BAND):
+        last = first + _HOURS_A_BAND
+        in_band = (hours >= first) & (hours < last)
+        summaries[f"{first:02d}–{last:02d}"] = trips.summary(in_band)
+    return summaries
 
 
 class Comparison(NamedTuple):
-    """What was learned and found in one city."""
+    """Both fleets of one city, and the errors of their forecasts."""
 
     fleets: Fleets
-    log: list[Driven]
+    log: list[DrivenTrip]
     facts: dict[str, Any]
 
 
@@ -447,18 +534,20 @@ def compare(city: City, per_hour: int) -> Comparison:
         per_hour: How many trips of each hour are learned, and how many are forecast.
     """
     world = World(city)
-    learned, others = half_moments()
-    log = world.trips("log", per_hour, learned)
-    unseen = world.trips("unseen", per_hour, others)
+    learned_moments, forecast_moments = half_moments()
+    log = world.trips("log", per_hour, learned_moments)
+    unseen = world.trips("unseen", per_hour, forecast_moments)
     world.close()
     logged = [world.logged(number, trip) for number, trip in enumerate(log)]
     fleets = Fleets(world, logged)
+    with_hours = forecast_errors(fleets, unseen, hours=True)
+    without = forecast_errors(fleets, unseen, hours=False)
     facts = {
         "trips_learned": len(log),
         "roads_visited": len(fleets.with_hours.visited),
-        "cars_an_hour": dict(zip(LEVELS, city.per_hour, strict=True)),
-        "with hours": by_hour(judge(fleets, unseen, hours=True)),
-        "without": by_hour(judge(fleets, unseen, hours=False)),
+        "cars_an_hour": {level.label: city.per_hour[level] for level in Level},
+        "with hours": by_hour(with_hours),
+        "without": by_hour(without),
     }
     return Comparison(fleets, log, facts)
 
