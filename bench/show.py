@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from . import hours_table
-from .measure import Results, Row, machine
+from .measure import Results, Row, Target, machine
 
 HEADER = (
     "case",
@@ -17,97 +19,131 @@ HEADER = (
 
 
 def duration(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
+    """A time in the unit that suits it.
+
+    Args:
+        seconds: The time.
+    """
+    if seconds >= 1.0:
+        return f"{seconds:.3g} s"
+    if seconds >= 1e-3:
+        return f"{seconds / 1e-3:.3g} ms"
     return f"{seconds * 1e6:.3g} µs"
 
 
-def _by_cpu(row: Row) -> str:
-    """How many times less processor time ours takes, where it was measured."""
+def plain(results: Results) -> str:
+    """All results as text: a line for each row, then everything else.
+
+    Args:
+        results: Of one suite.
+    """
+    rows = [HEADER, *(_cells(row) for row in results.rows)]
+    columns = zip(*rows, strict=True)
+    widths = [max(len(cell) for cell in column) for column in columns]
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join([*lines, "", *_notes(results)])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    """The cells of ``HEADER``."""
+    difference = ""
+    if row.max_abs_diff is not None:
+        difference = f"{row.max_abs_diff:.0e}"
+    return (
+        row.case,
+        duration(row.ours_s),
+        row.peer,
+        duration(row.peer_s),
+        f"{row.ratio:.2f}×",
+        _cpu_ratio(row),
+        difference,
+    )
+
+
+def _cpu_ratio(row: Row) -> str:
+    """How many times less processor time ours takes, if it was measured."""
     if row.ours_cpu_s is None or row.peer_cpu_s is None:
         return ""
     return f"{row.peer_cpu_s / row.ours_cpu_s:.2f}×"
 
 
-def _cells(results: Results) -> list[tuple[str, ...]]:
-    return [
-        (
-            row.case,
-            duration(row.ours_s),
-            row.peer,
-            duration(row.peer_s),
-            f"{row.ratio:.2f}×",
-            _by_cpu(row),
-            "" if row.max_abs_diff is None else f"{row.max_abs_diff:.0e}",
-        )
-        for row in results.rows
-    ]
-
-
 def _notes(results: Results) -> list[str]:
     lines = [f"growth of {name}: {value:.2f}" for name, value in results.growth.items()]
-    lines += [
-        f"limit {name}: {duration(value) if name.endswith('_s') else f'{value:.3g}'}"
-        for name, value in results.limits.items()
-    ]
+    for name, value in results.limits.items():
+        limit = duration(value) if name.endswith("_s") else f"{value:.3g}"
+        lines.append(f"limit {name}: {limit}")
     lines += [f"{name}: {value}" for name, value in results.facts.items()]
-    lines += [
-        f"{'met' if target.holds else 'MISSED'}: {target.text}, measured {target.value:.3g}"
-        for target in results.targets
-    ]
+    for target in results.targets:
+        verdict = "met" if target.holds else "MISSED"
+        lines.append(f"{verdict}: {_measured(target)}")
     lines += [f"skipped: {reason}" for reason in results.skipped]
-    where = machine()
-    versions = ", ".join(
-        f"{name} {version}" for name, version in where["versions"].items()
-    )
-    return [*lines, f"on {where['cpu']}, one thread; {versions}"]
+    lines.append(_place())
+    return lines
 
 
-def _beside(row: Row) -> str:
-    """A peer's time, and how many times ours it is: by the wall, and by the processor."""
-    by_wall = f"{row.ratio:.1f}×" if row.ratio >= 10.0 else f"{row.ratio:.2f}×"
-    by_cpu = _by_cpu(row)
-    return f"{duration(row.peer_s)} ({by_wall}{f', CPU {by_cpu}' if by_cpu else ''})"
+def _measured(target: Target) -> str:
+    return f"{target.text}, measured {target.value:.3g}"
 
 
-def plain(results: Results) -> str:
-    cells = [HEADER, *_cells(results)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADER))]
-    table = [
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True))
-        for line in cells
-    ]
-    return "\n".join([*(line.rstrip() for line in table), "", *_notes(results)])
+def _place() -> str:
+    """The processor and the versions."""
+    place = machine()
+    packages = place["versions"].items()
+    versions = ", ".join(f"{package} {version}" for package, version in packages)
+    return f"on {place['cpu']}, one thread; {versions}"
 
 
 def markdown(results: Results) -> str:
-    """One row for each case, a column for each peer with its time over ours; the rest is JSON."""
+    """One row for each case, a column for each peer with its time over ours; the rest is JSON.
+
+    Args:
+        results: Of one suite.
+    """
     if results.suite == "hours":
         return hours_table.markdown(results.facts)
-    others = [row for row in results.rows if not row.peer.startswith("our own")]
-    peers = list(dict.fromkeys(row.peer for row in others))
-    compared = any(row.max_abs_diff is not None for row in others)
-    header = ["case", "ours", *peers, *(["largest difference"] if compared else [])]
+    rows = [row for row in results.rows if not row.peer.startswith("our own")]
+    peers = list(dict.fromkeys(row.peer for row in rows))
+    has_differences = any(row.max_abs_diff is not None for row in rows)
+    header = ["case", "ours", *peers]
+    if has_differences:
+        header.append("largest difference")
     lines = [f"| {' | '.join(header)} |", f"|---{'|---:' * (len(header) - 1)}|"]
-    for case in dict.fromkeys(row.case for row in others):
-        rows = {row.peer: row for row in others if row.case == case}
-        cells = [case, duration(next(iter(rows.values())).ours_s)]
-        cells += [_beside(rows[peer]) if peer in rows else "" for peer in peers]
-        if compared:
-            differences = [
-                row.max_abs_diff
-                for row in rows.values()
-                if row.max_abs_diff is not None
-            ]
-            cells.append(f"{max(differences):.0e}" if differences else "")
+    for case in dict.fromkeys(row.case for row in rows):
+        row_of_peer = {row.peer: row for row in rows if row.case == case}
+        first = next(iter(row_of_peer.values()))
+        cells = [case, duration(first.ours_s)]
+        for peer in peers:
+            cell = ""
+            if peer in row_of_peer:
+                cell = _peer_cell(row_of_peer[peer])
+            cells.append(cell)
+        if has_differences:
+            cells.append(_largest_difference(row_of_peer.values()))
         lines.append(f"| {' | '.join(cells)} |")
-    missed = [
-        f"{target.text}, measured {target.value:.3g}"
-        for target in results.targets
-        if not target.holds
-    ]
-    met = f"{len(results.targets) - len(missed)} of {len(results.targets)} targets are met"
-    return "\n".join(
-        [*lines, "", f"{met}{'; missed: ' if missed else ''}{'; '.join(missed)}."]
-    )
+    return "\n".join([*lines, "", _targets_met(results.targets)])
+
+
+def _peer_cell(row: Row) -> str:
+    """A peer's time, and how many times ours it is: by the wall, and by the processor."""
+    ratio = f"{row.ratio:.1f}×" if row.ratio >= 10.0 else f"{row.ratio:.2f}×"
+    cpu_ratio = _cpu_ratio(row)
+    if cpu_ratio:
+        ratio += f", CPU {cpu_ratio}"
+    return f"{duration(row.peer_s)} ({ratio})"
+
+
+def _largest_difference(rows: Iterable[Row]) -> str:
+    differences = [row.max_abs_diff for row in rows if row.max_abs_diff is not None]
+    return f"{max(differences):.0e}" if differences else ""
+
+
+def _targets_met(targets: Sequence[Target]) -> str:
+    missed = [_measured(target) for target in targets if not target.holds]
+    met = len(targets) - len(missed)
+    sentence = f"{met} of {len(targets)} targets are met"
+    if missed:
+        sentence += f"; missed: {'; '.join(missed)}"
+    return f"{sentence}."
