@@ -223,8 +223,8 @@ def _plan_sentences(facts: dict[str, Any]) -> list[str]:
         f"At a hit rate of {plan['hit rate']:.2f}, loads need {_round(load_share):g} times the processor "
         "time of the asks themselves,",
         f"a tenth of all bandits takes {_bytes(plan['bytes of live bandits'])}, spread over all processes.",
-        f"superarm never removes events, which are {_bytes(single['bytes a day'])} a day in PostgreSQL with one tell per "
-        "ask.",
+        f"superarm never removes events, which are {_bytes(single['bytes a day'])} a day in PostgreSQL with "
+        "one tell per ask.",
     ]
 
 
