@@ -73,7 +73,7 @@ TABLE = {  # the log, its reading: a pattern for the diagnosis
     (
         "rows from goal to start",
         "rest",
-    ): "run backwards: .*Sort its rows in driving order",
+    ): "run backwards: .*Sort the rows in driving order",
     ("halves of two trips", "rest"): "jumps .* km from edge .* rename one",
     ("halves of two trips", "total"): "edges with a gap of .*List all edges",
 }

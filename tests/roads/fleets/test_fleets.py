@@ -407,7 +407,7 @@ def test_packed_tables_and_other_line_ends(graph: LineGraph, tmp_path: Path) -> 
         ("trip,edge,energy_wh\na,r1,1e30\n", "energy_wh must be .* got '1e30'"),
         ("trip,edge,energy_wh\na,,1\n", "line 2: edge must not be empty"),
         ("trip,edges,energy_wh\na,  ,1\n", "line 2: edges must not be empty"),
-        ("trip,edge,energy_wh\n,r1,1\n", "does not name its trip"),
+        ("trip,edge,energy_wh\n,r1,1\n", "column trip is empty"),
         ("trip,edge,energy_wh\na\n", "line 2"),
         ("trip,edge,energy_wh\na,r1,1\nb,r1,1\na,r2,1\n", "'a' are not contiguous"),
     ],

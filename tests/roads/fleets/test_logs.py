@@ -228,7 +228,7 @@ def test_unlearnable_trips_are_reported(graph: LineGraph) -> None:
     assert lesson.trips == 1
     assert lesson.refused.keys() == {"lost", "empty"}
     assert "nowhere" in lesson.refused["lost"]
-    assert lesson.refused["empty"] == "it has no edges"
+    assert lesson.refused["empty"] == "the trip has no edges"
     elsewhere = generate_city(edges=300, seed=4).line_graph(uturns="dead-ends")
     with pytest.raises(StateError, match="another road network"):
         learn_trips(elsewhere, [good], policy=lesson.policy)

@@ -100,8 +100,8 @@ def test_a_place_outside_is_refused():
 @pytest.mark.parametrize(
     ("name", "data", "words"),
     [
-        ("N49E006.hgt", b"\0" * 100, "holds 100 bytes"),
-        ("hills.hgt", b"", "not named like a tile"),
+        ("N49E006.hgt", b"\0" * 100, "has 100 bytes"),
+        ("hills.hgt", b"", "must have a tile's name"),
         ("N49E006.hgt.xz", lzma.compress(plane().tobytes())[:-50], "damaged"),
         ("N49E006.hgt.gz", gzip.compress(plane().tobytes())[:-50], "damaged"),
         ("N49E006.hgt.gz", b"nonsense", "damaged"),
@@ -174,13 +174,13 @@ def test_zip_archives_are_refused_with_advice(tmp_path, name):
 
 def test_longer_numbers_are_no_corner(tmp_path):
     (tmp_path / "N49E0061.hgt").write_bytes(plane().tobytes())
-    with pytest.raises(InputError, match="not named like a tile"):
+    with pytest.raises(InputError, match="must have a tile's name"):
         Tile.read(tmp_path / "N49E0061.hgt")
 
 
 def test_heights_reject_networks_outside_tiles():
     tile = Tile(west=6, south=49, heights=np.zeros((2, 2), dtype=np.int16))
-    words = r"1 of 2 junctions lie outside all tiles; .* 'j1' .*needed there is S01W070"
+    words = r"1 of 2 junctions lie outside all tiles; .* 'j1' .*Add the tile S01W070"
     with pytest.raises(InputError, match=words):
         with_heights(network([[6.5, 49.5], [-69.5, -0.5]]), tile)
     with pytest.raises(InputError, match="no geographic reference"):

@@ -47,7 +47,7 @@ def test_wrong_zones_and_places_are_refused():
     with pytest.raises(InputError, match="zones 1 … 60"):
         from_utm([[0.0, 0.0]], 61)
     with pytest.raises(
-        InputError, match=r"easting 1e\+20, northing 0.0 is not a place in UTM"
+        InputError, match=r"easting 1e\+20, northing 0.0 is outside UTM"
     ):
         from_utm([[5e5, 0.0], [1e20, 0.0]], 32)
 

@@ -132,7 +132,7 @@ def test_a_map_with_some_heights_is_refused(tmp_path, sumo):
         (osm().replace("<way id", "<way id="), "line 10: not XML"),
         (
             osm().replace("<osm", "<net").replace("</osm", "</net"),
-            "line 2: the file holds <net>, not <osm>",
+            "line 2: the file contains <net>, not <osm>",
         ),
         (osm().replace('ref="5"', ""), "line 11: <nd> lacks the attribute 'ref'"),
         ("<osm/>", "the map contains no roads for cars"),
@@ -142,7 +142,7 @@ def test_a_map_with_some_heights_is_refused(tmp_path, sumo):
         ),
         (
             osm().replace('lat="49.6"', 'lat="north"'),
-            r"netconvert failed \(exit code \d+\) and said:\n.*lat",
+            r"netconvert failed \(exit code \d+\) with this output:\n.*lat",
         ),
     ],
 )

@@ -403,7 +403,7 @@ TURN = line_of('<connection from="ab" to="bc" fromLane="1"')
             "netOffset '1e300,-5492398.13' places a junction nowhere",
         ),
         (BC, 'id="bc"', "id=bc", "not XML: not well-formed"),
-        (2, "<net ", "<routes ", "the file holds <routes>, not <net>"),
+        (2, "<net ", "<routes ", "the file contains <routes>, not <net>"),
         (1, '"UTF-8"', '"UTF-88"', "not XML: unknown encoding"),
     ],
 )

@@ -166,7 +166,7 @@ def test_a_state_of_other_roads_changes_nothing(city: RoadNetwork) -> None:
     other = learned(generate_city(edges=300, seed=2), 60.0)
     with pytest.raises(StateError, match="another road network"):
         router.refresh(other).result(WAIT)
-    with pytest.raises(StateError, match="cannot be set"):
+    with pytest.raises(StateError, match="you cannot set"):
         Router(city, settings={"mass": 2100.0}).refresh(state).result(WAIT)
     assert answers(router) == before
 

@@ -61,10 +61,10 @@ class Vehicle:
     Args:
         mass: Mass with load, kg.
         rolling_resistance: Coefficient of rolling resistance.
-        front_area: Area that the air meets, m².
+        front_area: Front area, m².
         air_drag: Drag coefficient.
         propulsion_efficiency: Efficiency η⁺ when energy is spent, 0 to 1.
-        recuperation_efficiency: Efficiency η⁻ when energy is won back, 0 to 1.
+        recuperation_efficiency: Efficiency η⁻ when energy is recovered, 0 to 1.
         auxiliary_power: Power for heating and the like, W, drawn for as long as the drive takes.
         gravity: Gravitational acceleration, m/s².
         air_density: Density of air, kg/m³.

@@ -139,7 +139,7 @@ def road_mismatch(posterior: RoadGP, graph: LineGraph) -> str | None:
     ours = describe(graph.turn_graph)
     theirs = describe(posterior.kernel)["network"]
     if len(graph) != len(posterior.sizes):
-        return f"{len(posterior.sizes):,} edges; this one has {len(graph):,}"
+        return f"that one has {len(posterior.sizes):,} edges, this one {len(graph):,}"
     if difference(ours["turns"], theirs.get("turns")):
         return "the turns between roads differ"
     if difference(ours["length"], theirs.get("length")):
@@ -327,8 +327,8 @@ def _check_hours(posterior: RoadGP, hours: bool | None) -> None:
         ("with", "without") if posterior.has_hours else ("without", "with")
     )
     raise StateError(
-        f"this state was learned {learned} hours and cannot continue {wanted} them: start a new state "
-        "from the whole log"
+        f"this state was learned {learned} hours, so you cannot continue it {wanted} them: learn the "
+        "whole log into a new state"
     )
 
 
@@ -340,7 +340,7 @@ def _road_posterior(
     """The posterior of a policy that learned on these roads with these options."""
     posterior = policy.posterior
     if not isinstance(posterior, RoadGP):
-        raise StateError("this is not a fleet's state; pass one that learn_trips made")
+        raise StateError("this is not a fleet's state; pass a state from learn_trips")
     mismatch = road_mismatch(posterior, graph)
     if mismatch is not None:
         raise StateError(

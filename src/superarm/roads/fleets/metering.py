@@ -119,7 +119,7 @@ def _check_trip(trip: LoggedTrip) -> None:
         raise InputError(trip.unread)
     has_edges = [bool(section.edges) for section in trip.sections]
     if not has_edges or not all(has_edges):
-        raise InputError("it has no edges")
+        raise InputError("the trip has no edges")
     for section in trip.sections:
         as_number(section.energy, "energy_wh", -MOST_WH, MOST_WH)
 
@@ -165,8 +165,8 @@ def _hours_of(graph: LineGraph, trip: LoggedTrip, route: _Route) -> Floats:
     clock = trip.sections[0].hour
     if clock is None:
         raise InputError(
-            "it has no time of day, which a fleet with hours needs: add the column time to the log, or "
-            "learn into a state without hours"
+            "the trip has no time of day, which a state with hours needs: add the column time to the "
+            "log, or learn into a state without hours"
         )
     for number, section in enumerate(trip.sections):
         if section.hour is not None:
@@ -261,7 +261,7 @@ def _describe_jumps(
         after = graph.ids[edges[first + 1]]
         return (
             f"trip {trip.label!r} jumps {gaps[first] / 1000.0:.1f} km from edge {before} to edge "
-            f"{after} and was learned as {len(jumps) + 1} trips; if two trips share this name, "
+            f"{after}, so it counts as {len(jumps) + 1} trips; if two trips share this name, "
             "rename one"
         )
     if trip.jump:
@@ -301,7 +301,7 @@ def _check_direction(graph: LineGraph, route: Ints) -> None:
     uturns = np.count_nonzero(is_forward & is_backward)
     if backward - uturns >= 2 and backward > 2 * forward:
         raise InputError(
-            "its edges run backwards: each ends where the previous one begins. Sort its rows in "
+            "the edges run backwards: each ends where the previous one begins. Sort the rows in "
             "driving order, or use the edge ids of the direction driven"
         )
 
@@ -319,8 +319,8 @@ def _check_gaps(graph: LineGraph, route: _Route, gaps: Floats) -> None:
     if too_long.any():
         metres = missing[too_long][0]
         raise InputError(
-            f"one of its energies covers edges with a gap of {metres:,.0f} m, and so includes edges "
-            "that are missing. List all edges that were driven"
+            f"one energy covers edges with a gap of {metres:,.0f} m, so edges are missing. List all "
+            "edges that the vehicle drove"
         )
 
 

@@ -264,7 +264,7 @@ def _by_trip(
             )
         if not name.trip:
             raise FileError(
-                f"{path}: a row does not name its trip; give each trip a name"
+                f"{path}: the column trip is empty in a row; give each trip a name"
             )
     return groups
 

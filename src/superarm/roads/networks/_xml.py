@@ -101,7 +101,7 @@ class XmlFile:
             # An unfinished element is parsed again with every chunk: a long one takes ages.
             if read_bytes - element_begin > _LONGEST:
                 raise self.fault(
-                    f"an element of more than {_LONGEST} bytes begins here; no road has one"
+                    f"an element of more than {_LONGEST} bytes begins here, which is too long for a road"
                 )
             if copy_to is not None:
                 copy_to.write(chunk)
@@ -109,7 +109,7 @@ class XmlFile:
 
     def _start_root(self, tag: str, attributes: Attributes) -> None:
         if tag != self._root:
-            raise self.fault(f"the file holds <{tag}>, not <{self._root}>")
+            raise self.fault(f"the file contains <{tag}>, not <{self._root}>")
         self._depth = 1
         self._parser.StartElementHandler = self._start_element
         self._parser.EndElementHandler = self._end_element

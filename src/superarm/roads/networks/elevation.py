@@ -68,13 +68,12 @@ class Tile:
         corner = _corner(path)
         if corner is None:
             raise InputError(
-                f"{path} is not named like a tile; a name such as N49E006.hgt says where it is"
+                f"{path} must have a tile's name, such as N49E006.hgt, which gives its place"
             )
         require_file(path)
         if _is_zip(path):
             raise InputError(
-                f"{path} is a ZIP archive, which tiles are not read from; unpack it, or pack the tile "
-                "as .hgt.gz"
+                f"{path} is a ZIP archive; unpack it, or pack the tile as .hgt.gz"
             )
         try:
             with open_packed(path) as file:
@@ -88,7 +87,7 @@ class Tile:
             for size, length in side_by_bytes.items():
                 sizes.append(f"{size} ({length} × {length} heights)")
             raise InputError(
-                f"{path} holds {len(data)} bytes; a tile has {' or '.join(sizes)}"
+                f"{path} has {len(data)} bytes, but a tile has {' or '.join(sizes)}"
             )
         numbers = np.frombuffer(data, dtype=">i2")
         heights = numbers.reshape(side, side).astype(np.int16)
@@ -120,7 +119,7 @@ class Tile:
         if outside.any():
             first = int(np.argmax(outside))
             raise InputError(
-                f"longitude {lon.flat[first]}, latitude {lat.flat[first]} is outside the tile at "
+                f"longitude {lon.flat[first]}, latitude {lat.flat[first]} is outside the tile of "
                 f"{self.west}, {self.south}"
             )
         last = len(self.heights) - 1
@@ -195,7 +194,7 @@ def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
         lon,
         lat,
         where="outside all tiles",
-        advice="The tile needed there is {tile}",
+        advice="Add the tile {tile}",
     )
     _require_heights(
         network,

@@ -76,9 +76,7 @@ def from_utm(east_north: Any, zone: int, *, south: bool = False) -> Floats:
     is_near &= np.abs(north) <= _FARTHEST_NORTH
     if not is_near.all():
         easting, northing = places[int(np.argmin(is_near))]
-        raise InputError(
-            f"easting {easting}, northing {northing} is not a place in UTM"
-        )
+        raise InputError(f"easting {easting}, northing {northing} is outside UTM")
     zeta = (north + 1j * east) / (_SCALE * _RADIUS)  # ξ + iη
     sphere = zeta - _inverse_series(zeta)
     xi = sphere.real

@@ -105,8 +105,8 @@ class LineGraph(Graph, Rebuildable):
             return number
         if edge_id in self.network.edge_ids:
             raise UnknownArmError(
-                f"edge {edge_id!r} of {self.network.name} cannot be used here: it is closed to this "
-                "vehicle class, or cut off from the main part of the network"
+                f"edge {edge_id!r} of {self.network.name} is closed to this vehicle class, or cut off "
+                "from the main part of the network; use another edge"
             )
         message = f"network {self.network.name} has no edge {edge_id!r:.80}"
         compared = self.ids[:_MOST_COMPARED]

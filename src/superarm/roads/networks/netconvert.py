@@ -73,7 +73,7 @@ def convert(
         errors = [line for line in lines if not line.startswith("Warning")]
         output = "\n".join(errors[-_ERROR_LINES:]) or "nothing"
         raise InputError(
-            f"{path}: netconvert failed (exit code {result.returncode}) and said:\n{output}"
+            f"{path}: netconvert failed (exit code {result.returncode}) with this output:\n{output}"
         )
 
 

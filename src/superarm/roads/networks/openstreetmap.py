@@ -138,7 +138,7 @@ def kept_osm(path: str | Path, folder: str | Path, *, heights: bool = True) -> P
                 atomic_write(converted, net.read_bytes())
             except OSError as error:
                 raise FileError(
-                    f"{path}: the converted SUMO network cannot be cached in {folder} ({error}); set "
+                    f"{path}: superarm cannot cache the converted network in {folder} ({error}); set "
                     "XDG_CACHE_HOME to a writable folder"
                 ) from error
     return converted
@@ -149,7 +149,7 @@ def _netconvert_version() -> str:
     try:
         return version("eclipse-sumo")
     except PackageNotFoundError:
-        message = "the package eclipse-sumo is missing, though a module sumo is there"
+        message = "the package eclipse-sumo is missing, although a module sumo exists"
         raise MissingExtraError(f"{message}; run: {install_line('sumo')}") from None
 
 

@@ -288,11 +288,11 @@ class Places:
         west, south = lon_lat.min(axis=0)
         east, north = lon_lat.max(axis=0)
         is_swapped = west <= latitude <= east and south <= longitude <= north
-        question = "are they swapped? " if is_swapped else ""
+        question = "Did you swap them? " if is_swapped else ""
         return UnknownArmError(
-            f"{_describe(latitude, longitude)} is {metres / 1000.0:.1f} km from the nearest edge that "
-            f"can be used, {self.graph.ids[edge]!r}, more than {_FARTHEST:.0f} m; {question}"
-            f"give latitude,longitude on the network, from {south:.4f},{west:.4f} to "
+            f"{_describe(latitude, longitude)} is {metres / 1000.0:.1f} km from the nearest usable "
+            f"edge, {self.graph.ids[edge]!r}; the limit is {_FARTHEST:.0f} m. {question}"
+            f"Pass latitude,longitude on the network, from {south:.4f},{west:.4f} to "
             f"{north:.4f},{east:.4f}"
         )
 
@@ -436,10 +436,11 @@ def _as_degrees(pair: Sequence[float]) -> tuple[float, float]:
         latitude, longitude = (float(number) for number in pair)
     except (TypeError, ValueError, OverflowError):
         raise InputError(
-            f"place is {pair!r:.60}; give an edge id, the name of a street, or latitude and longitude"
+            "a place must be an edge id, the name of a street, or latitude and longitude, got "
+            f"{pair!r:.60}"
         ) from None
     if not (abs(latitude) <= 90.0 and abs(longitude) <= 180.0):
         raise UnknownArmError(
-            f"latitude {latitude:g}, longitude {longitude:g} is no place on Earth; latitude comes first"
+            f"latitude {latitude:g}, longitude {longitude:g} is not on Earth; latitude comes first"
         )
     return latitude, longitude

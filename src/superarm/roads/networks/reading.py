@@ -55,7 +55,7 @@ def read_network(
         )
     else:
         raise InputError(
-            f"{path} cannot be read as a road network; it can be a folder with nodes.csv, edges.csv "
+            f"{path} cannot be read as a road network; pass a folder with nodes.csv, edges.csv "
             "and connections.csv, a SUMO network (.net.xml), or an OpenStreetMap extract (.osm, "
             ".osm.xml), the files plain or packed (.gz, .xz)"
         )

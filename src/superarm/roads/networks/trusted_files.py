@@ -56,10 +56,10 @@ def open_trusted(cache: Path, path: Path) -> BinaryIO:
         if hasattr(os, "geteuid"):  # Windows has no owners
             trusted_owners = (os.geteuid(), source.st_uid)
             if facts.st_uid not in trusted_owners:
-                raise InputError("it belongs to somebody else")
+                raise InputError("it belongs to another user")
         most_bytes = max(_SMALL, _GROWTH * source.st_size)
         if facts.st_size > most_bytes:
-            raise InputError("it is far too large")
+            raise InputError("it is too large")
     except BaseException:
         file.close()
         raise

@@ -44,13 +44,13 @@ class CautiousPolicy(IndexPolicy):
     noise, are not counted. A caution of 0 takes whatever seems better.
 
     Args:
-        posterior: What learns.
+        posterior: The posterior, which learns from rewards.
         rule: The rule.
-        oracle: What finds the cheapest route: a shortest path.
+        oracle: The oracle, which finds the cheapest route: a shortest path.
         direction: Costs are minimised.
         caution: How many standard deviations above 0 the saving must be to deviate from the
             informed route.
-        most_pending: How many chosen arms without feedback are taken into account, at most.
+        most_pending: Most pending arms that count, those chosen last.
     """
 
     kind = "cautious-policy"

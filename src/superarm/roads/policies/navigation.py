@@ -139,7 +139,7 @@ def route_rule(
         rule: The rule.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
             drift.
-        routing: How negative edge costs are handled: by rectifying each edge (Bayesian Analysis of
+        routing: How to handle negative edge costs: by rectifying each edge (Bayesian Analysis of
             Combinatorial Gaussian Process Bandits (2025), Algorithm 2), or by height potentials.
         spread: The s of the rectified cost: the noise, the posterior's standard deviation, or none.
         penalty: How many times the switching cost that the problem states is counted: 0 ignores it,
@@ -166,7 +166,7 @@ def route_ucb(
         scale: Multiplies the width or the cost.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
             drift.
-        routing: How negative edge costs are handled: by rectifying each edge (Bayesian Analysis of
+        routing: How to handle negative edge costs: by rectifying each edge (Bayesian Analysis of
             Combinatorial Gaussian Process Bandits (2025), Algorithm 2), or by height potentials.
         spread: The s of the rectified cost: the noise, the posterior's standard deviation, or none.
         penalty: How many times the switching cost that the problem states is counted: 0 ignores it,
@@ -195,7 +195,7 @@ def route_bucb(
         xi: Exponent of t in the quantile.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
             drift.
-        routing: How negative edge costs are handled: by rectifying each edge (Bayesian Analysis of
+        routing: How to handle negative edge costs: by rectifying each edge (Bayesian Analysis of
             Combinatorial Gaussian Process Bandits (2025), Algorithm 2), or by height potentials.
         spread: The s of the rectified cost: the noise, the posterior's standard deviation, or none.
         penalty: How many times the switching cost that the problem states is counted: 0 ignores it,
@@ -221,10 +221,10 @@ def route_ts(
 
     Args:
         model: What the learner knows about the problem.
-        mode: Joint draws all arms together, independent draws each from its own marginal.
+        mode: "joint" draws all arms together, "independent" each from its own marginal.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
             drift.
-        routing: How negative edge costs are handled: by rectifying each edge (Bayesian Analysis of
+        routing: How to handle negative edge costs: by rectifying each edge (Bayesian Analysis of
             Combinatorial Gaussian Process Bandits (2025), Algorithm 2), or by height potentials.
         spread: The s of the rectified cost: the noise, the posterior's standard deviation, or none.
         penalty: How many times the switching cost that the problem states is counted: 0 ignores it,
@@ -248,7 +248,7 @@ def route_greedy(
         model: What the learner knows about the problem.
         posterior: Which posterior; auto chooses by the model's arms; drifting is for rewards that
             drift.
-        routing: How negative edge costs are handled: by rectifying each edge (Bayesian Analysis of
+        routing: How to handle negative edge costs: by rectifying each edge (Bayesian Analysis of
             Combinatorial Gaussian Process Bandits (2025), Algorithm 2), or by height potentials.
         spread: The s of the rectified cost: the noise, the posterior's standard deviation, or none.
         penalty: How many times the switching cost that the problem states is counted: 0 ignores it,
@@ -265,7 +265,7 @@ def prior(
 
     Args:
         model: What the learner knows about the problem.
-        routing: How negative edge costs are handled: by rectifying each edge (Bayesian Analysis of
+        routing: How to handle negative edge costs: by rectifying each edge (Bayesian Analysis of
             Combinatorial Gaussian Process Bandits (2025), Algorithm 2), or by height potentials.
         spread: The s of the rectified cost: the noise, the posterior's standard deviation, or none.
     """

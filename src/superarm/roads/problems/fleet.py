@@ -77,28 +77,28 @@ class Fleet(Driven):
         horizon: Number of rounds T.
         network: "luxembourg", "monaco", "city" (by default), or the path of a network file.
         edges: About how many edges a generated city has.
-        city_seed: Which of the generated cities.
+        city_seed: Seed of the generated city.
         elevation: An SRTM tile, or a folder of them, whose heights replace those of the network.
-        flat: Whether heights are left out.
+        flat: Whether to ignore heights.
         uturns: Whether U-turns are allowed: true, false, or "dead-ends": only where no other turn
             leads on, so that no edge is lost.
-        driven: Whether trips are driven in SUMO; by default they are, except in a generated city.
-        trips: How many pairs of roads trips lead between; 0: a new pair for every trip.
-        least_metres: The shortest trip, along the road.
-        most_metres: The longest trip, along the road.
-        vehicles: How many vehicles there are.
-        informed: Whether offers describe the vehicle of a trip; otherwise they describe Table 2's.
+        driven: Whether SUMO drives the trips; by default it does, except in a generated city.
+        trips: Number of pairs of start and goal; 0: a new pair for every trip.
+        least_metres: Length of the shortest trip, along the road, in metres.
+        most_metres: Length of the longest trip, along the road, in metres.
+        vehicles: Number of vehicles.
+        informed: Whether offers describe the vehicle of a trip; otherwise they describe that of Table 2.
         variety: How much vehicles differ, as the fleet knows it: standard deviation, as a share.
         wear: How much each differs from what the fleet knows of it.
         payload: The largest load of a trip, kg; the fleet knows only the mean.
         weather: Standard deviation of the temperature, °C, about 10: cold draws power and thickens
             the air.
-        seen: Whether the energy of every edge is known afterwards, or that of the whole trip.
+        seen: Whether feedback is the energy of every edge, or of the whole trip.
         headway: Seconds between departures, on average.
         late: Seconds after its arrival until a trip's energy is known; by default it is known
             before the next departure.
         traffic: Other cars that depart per hour.
-        moments: From how many moments of the traffic, or of the signals' programs, trips may begin.
+        moments: Number of moments of the traffic, or of the signals' programs, at which trips may begin.
         traffic_reach: Other cars travel between roads within this many metres of the trips' fastest
             routes.
         cache: A file that caches drives for other policies, seeds and runs.

@@ -53,7 +53,7 @@ def draw_fleet(
 
     Args:
         seed: Which random world.
-        count: How many vehicles there are.
+        count: Number of vehicles.
         variety: How much vehicles differ: standard deviation, as a share.
         payload: The largest load of a trip, kg; half of it is part of the mass.
     """
@@ -80,7 +80,7 @@ def draw_wears(seed: int, count: int, wear: float) -> Floats:
 
     Args:
         seed: Which random world.
-        count: How many vehicles there are.
+        count: Number of vehicles.
         wear: How much each differs: standard deviation, as a share.
     """
     rng = stream(seed, "truth", 1)

@@ -94,10 +94,10 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
     Args:
         network: "luxembourg", "monaco", "city" (by default), or the path of a network file.
         edges: About how many edges a generated city has, 200 to 2,000,000.
-        city_seed: Which of the generated cities.
+        city_seed: Seed of the generated city.
         model_lengthscale: Lengthscale of the model alone, to make it deliberately wrong.
         graph_lengthscales: Lengthscales of k_f, in the product with the graph kernel: one number,
-            or three for length, speed limit and incline; ``lengthscale`` where left out.
+            or three for length, speed limit and incline; by default, ``lengthscale``.
         feature_lengthscales: Lengthscales of k′_f, which stands alone, likewise.
         graph_share: Share of the prior variance that k_G·k_f has; k′_f has the rest.
         model_graph_lengthscales: ``graph_lengthscales`` of the model alone.
@@ -106,7 +106,7 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
         recuperation: Whether recovered energy is multiplied by the efficiency or divided by it, as
             eq. 8 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025) is printed.
         closed_roads: Share of the roads that are closed in a round, redrawn each round.
-        closed_turns: Share of the turns that cannot be taken in a round.
+        closed_turns: Share of the turns that are closed in a round.
         on_no_path: With "error", closures always leave a route; with "empty", a round without one
             is skipped.
         conditions: What changes from trip to trip: "congestion", "temperature", "load". Arms are
@@ -114,9 +114,9 @@ class Navigation(RoadProblem, GaussianNoise, HasScores, HorizonFree):
             features.
         rush_hours: How much rush hours change energies, in standard deviations of the prior; 0
             for no rush hours.
-        day_to_day: Ε: how fast the pattern of rush hours drifts from trip to trip, 0 to 1; a day
+        day_to_day: ε: how fast the pattern of rush hours drifts from trip to trip, 0 to 1; a day
             has 24 trips.
-        switch_cost: Wh for every edge that was not part of the previous route; none where left out.
+        switch_cost: Wh for every edge that was not part of the previous route; by default, none.
         switch_per: Whether ``switch_cost`` is paid per edge or per metre of new edges.
     """
 

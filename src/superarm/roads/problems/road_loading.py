@@ -75,9 +75,9 @@ def load_roads(
         network: A name, or the path of a network file or folder.
         uturns: Whether U-turns are allowed: true, false, or "dead-ends".
         edges: About how many edges a generated city has.
-        city_seed: Which of the generated cities.
+        city_seed: Seed of the generated city.
         elevation: An SRTM tile or a folder of them; their heights replace the network's.
-        flat: Whether heights are left out.
+        flat: Whether to ignore heights.
         vehicle_class: Vehicle class that the roads must admit.
         junctions: Whether to read what lies within junctions, too.
     """

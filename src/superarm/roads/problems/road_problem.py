@@ -72,8 +72,8 @@ class RoadProblem(RoadWorld):
         rolling_resistance: Coefficient of rolling resistance; higher on wet or rough roads.
         air_drag: Drag coefficient of the vehicle.
         air_density: Air density, kg/m³; higher in the cold.
-        lengthscale: Lengthscale of the feature kernels, in the model and in the truth where that is
-            drawn.
+        lengthscale: Lengthscale of the feature kernels, in the model and, if the truth is drawn, in the
+            truth.
         normalisation: How the variance of the graph kernel is scaled: mean, unit or raw.
         prior_scale: Prior standard deviation, as a multiple of the standard deviation of all edges'
             energies.

@@ -112,9 +112,8 @@ class SumoNavigation(RoadProblem, Driven):
         traffic: Other cars that depart per hour; with none, every trip of a route costs the same.
         traffic_reach: Other cars travel between roads within this many metres of the trip's two
             reference routes.
-        moments: How many states of the traffic rounds may begin with; each round draws one of them.
-        motion: Whether energy leaves out what an edge put into the car's motion, or counts it as
-            spent.
+        moments: Number of states of the traffic in which rounds may begin; each round draws one of them.
+        motion: Whether energy excludes what an edge put into the car's motion, or counts it as spent.
         cache: A file that caches drives for other policies, seeds and runs.
         step: Seconds of a time step in SUMO.
     """

@@ -103,7 +103,7 @@ class VehicleEnergies(LearnedEnergies):
     def mismatch(self, graph: LineGraph) -> str | None:
         edges = len(self._energy.length)
         if len(graph) != edges:
-            return f"{edges:,} edges; this one has {len(graph):,}"
+            return f"that one has {edges:,} edges, this one {len(graph):,}"
         oracle = ShortestPath(successors=graph.turn_graph)
         successors = describe(oracle)["successors"]
         learned_successors = describe(self._policy.oracle).get("successors", {})
@@ -133,8 +133,8 @@ class VehicleEnergies(LearnedEnergies):
             mean = posterior.belief(offer).mean
         except InputError as error:
             raise StateError(
-                f"{self.label} was learned with conditions that change from trip to trip; route does "
-                f"not know them, so it cannot use this state ({error})"
+                f"{self.label} was learned with conditions that change from trip to trip; `route` does "
+                f"not have them, so it cannot use this state ({error})"
             ) from error
 
         def spread(parts: RouteParts) -> float:
@@ -321,7 +321,7 @@ def fixed_by_state(label: str, key: str) -> str:
         label: What the message calls the state.
         key: The parameter.
     """
-    return f"{label} has its own vehicle and model, so {key} cannot be set; omit it"
+    return f"{label} has its own vehicle and model, so you cannot set {key}; omit it"
 
 
 def _trips_a_day(posterior: object) -> int | None:

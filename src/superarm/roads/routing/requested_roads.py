@@ -122,8 +122,8 @@ def refuse_vehicle_settings(
             continue
         if isinstance(learned, FleetEnergies):
             raise StateError(
-                f"{learned.label} is a fleet's, so {key} cannot be set; write it into the vehicle's "
-                "file (--vehicle FILE)"
+                f"{learned.label} is a fleet's state, so you cannot set {key}; write it into the "
+                "vehicle's file (--vehicle FILE)"
             )
         raise StateError(fixed_by_state(learned.label, key))
 
@@ -141,5 +141,5 @@ def check_settings(settings: Mapping[str, Any]) -> None:
                 f"a route has no setting {key!r}; {suggestion(key, known, 'it has')}"
             )
         if isinstance(value, list):
-            raise SpecError(f"{key} is {value!r}: a route takes one value, not a list")
+            raise SpecError(f"{key} must be one value, not a list, got {value!r}")
         require_kind(value, _KINDS[key], key)

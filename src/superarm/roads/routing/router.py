@@ -370,7 +370,7 @@ class Router:
         """Which edges are closed, (n,); ``None``: none of them."""
         if isinstance(closed, str) or not isinstance(closed, Iterable):
             raise InputError(
-                f"closed is {closed!r:.60}; give a list of edge ids or street names"
+                f"closed must be a list of edge ids or street names, got {closed!r:.60}"
             )
         edges = [self.places.street(str(name)) for name in closed]
         if not edges:

@@ -84,7 +84,7 @@ def as_departure(depart: str | When | None) -> When | None:
         except (TypeError, ValueError):
             continue
     raise SpecError(
-        f"depart is {depart!r:.60}; write HH:MM, or a date and time such as 2025-03-14T08:30"
+        f"depart must be HH:MM, or a date and time such as 2025-03-14T08:30, got {depart!r:.60}"
     )
 
 
