@@ -160,9 +160,9 @@ def test_failure_leaves_no_lock(cli: Command, town: Any, log: Path) -> None:
     strange = Path("strange.csv")
     strange.write_text("trip,edge,energy_wh\n1,nowhere,5\n", encoding="utf-8")
     before = {path.name for path in Path().iterdir()}
-    assert "nothing could be learned" in cli(
-        *words(town, strange, state="none.npz")
-    ).fails(1)
+    assert "cannot learn any of" in cli(*words(town, strange, state="none.npz")).fails(
+        1
+    )
     assert {path.name for path in Path().iterdir()} == before
     os.mkfifo("pipe")
     assert "is a pipe, not a file" in cli(*words(town, log, state="pipe")).fails(1)
@@ -253,12 +253,12 @@ def test_routes_are_found_by_it(cli: Command, town: Any, log: Path) -> None:
     new = ("--state", "fleet.npz", "--vehicle", "new.toml#van-9")
     output = cli(*route, "--state", "fleet.npz", "--set", "mass=2000").fails(1)
     assert (
-        "is a fleet's, so mass cannot be set; write it into the vehicle's file"
+        "is a fleet's state, so you cannot set mass; write it into the vehicle's file"
         in output
     )
     output = cli(*route[:-2], *new).out
     assert (
-        "the state has no trips of this vehicle and uses those of other vehicles"
+        "the state has no trips of this vehicle, so the route uses other vehicles'"
         in output
     )
     assert learned["observations"] > 50
@@ -285,7 +285,7 @@ def test_for_people(cli: Command, town: Any, graph: LineGraph, log: Path) -> Non
     assert "of the last 12 trips" in shown.out
     assert shown.out.endswith("State: fleet.npz\n")
     repeated = cli(*words(town, log), "--vehicles", "vans.toml").out
-    assert "skipped 12 trips whose names are already in the state" in repeated
+    assert "skipped 12 trips, which the state already has by name" in repeated
     of_van_2 = [
         line.partition(",")[0]
         for line in log.read_text().splitlines()
@@ -312,7 +312,7 @@ def test_for_people(cli: Command, town: Any, graph: LineGraph, log: Path) -> Non
     assert "could not learn 1 trip:\n  " in result
     assert "u4" in result
     assert "nowhere" in result
-    assert "1 outlier among all energies so far, given less weight" in result
+    assert "1 outlier so far, with less weight" in result
     assert "standard deviations from the forecast" in result
 
 
@@ -320,7 +320,7 @@ def test_trips_that_cannot_be_learned_leave_no_state(cli: Command, town: Any) ->
     Path("odd.csv").write_text("trip,edge,energy_wh\na,nowhere,3.0\n")
     for more in ((), ("--json",)):
         message = cli(*words(town, Path("odd.csv")), *more).fails(1)
-        assert "nothing could be learned from 1 trip" in message
+        assert "cannot learn any of 1 trip" in message
         assert "nowhere" in message
     assert not Path("fleet.npz").exists()
 
@@ -556,4 +556,4 @@ def test_hours_are_learned_from_a_log_with_times(
     assert "without hours" in conflict.fails(1)
     continued = cli(*words(town, with_times)).out
     assert "Over the day, an edge deviates" in continued
-    assert "durations of 12 trips are learned" in continued
+    assert "The state has durations of 12 trips" in continued

@@ -134,7 +134,7 @@ def test_show_a_part(cli: Command) -> None:
             "type": "a whole number",
             "required": False,
             "default": 1,
-            "meaning": "How many arms are chosen.",
+            "meaning": "Number of arms to choose.",
         }
     ]
 

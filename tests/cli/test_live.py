@@ -229,8 +229,8 @@ BAD_TABLES = {
     "name,sweet\nmocha,1\n": "one column 'id'",
     "id,id\nmocha,1\n": "one column 'id'",
     "id,sweet\nmocha,1\nmocha,2\n": "two rows have the id 'mocha'",
-    "id,sweet\nmocha\n": "has 1 cells, but there are 2 columns",
-    "id,sweet\nmocha,1,2\n": "has 3 cells, but there are 2 columns",
+    "id,sweet\nmocha\n": "has 1 cells, but the header has 2 columns",
+    "id,sweet\nmocha,1,2\n": "has 3 cells, but the header has 2 columns",
     'id,sweet\n"mocha,1\n': "cannot be read as a csv table",
     "id,sweet\nmocha,\n": "must be a number, got ''",
 }
@@ -542,10 +542,10 @@ def test_replay(cli: Command, url: str) -> None:
     play(url)
     replay = ("replay", "menu", "--storage", url)
     folded = cli(*replay)
-    assert folded.out == "Replayed 7 events, including 3 decisions.\n"
+    assert folded.out == "Replayed 7 events, 3 decisions among them.\n"
     assert "7/7 events" in folded.err
     verified = cli(*replay, "--verify", "--quiet")
-    assert verified.out == "All 3 decisions match the journal.\n"
+    assert verified.out == "Repeated 3 decisions; all agree with the journal.\n"
     assert verified.err == ""
     report = cli(*replay, "--quiet", "--json").json()
     assert report == {"events": 7, "decisions": 3, "differences": [], "same": None}

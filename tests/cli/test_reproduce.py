@@ -369,7 +369,7 @@ def test_errors_name_their_experiment(cli: Command, tmp_path: Path) -> None:
         (("kernelized/1a", "--resume"), "--resume needs --out"),
         (("kernelized/1a", "--policies", "nope"), "unknown policy 'nope'"),
         # Sensors have no function: rejected before the first of eight experiments runs.
-        (("kernelized", "--set", "function=branin"), "no such parameter"),
+        (("kernelized", "--set", "function=branin"), "nor a policy has a parameter"),
         ((), "PAPER"),
     ],
 )
@@ -440,7 +440,7 @@ def test_told_is_rejected_in_favour_of_assumes(cli: Command, tiny: str) -> None:
 def test_report_explains_a_missing_bound(cli: Command, tiny: str) -> None:
     cli("run", tiny, "--policies", "random", "-q", "--out", "none", "--json").json()
     message = cli("report", "none", "--bound").err
-    assert "no bound could be drawn for tiny; the report gives the reason" in message
+    assert "there is no bound for tiny; the report gives the reason" in message
     assert "no bound because it learns nothing" in Path("none/report.html").read_text(
         "utf-8"
     )

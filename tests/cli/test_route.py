@@ -242,7 +242,7 @@ def test_a_place_is_latitude_and_longitude(cli: Command, town: Any) -> None:
         "route", "--net", town.tables, "--from", "6.0003,49.6", "--to", "-34_44"
     ).fails(2)
     assert (
-        "are they swapped? give latitude,longitude on the network, from 49.6000,6.0000 to"
+        "Did you swap them? Pass latitude,longitude on the network, from 49.6000,6.0000 to"
         in words
     )
     words = cli("route", "--net", town.net, *start, "--to", "-34_44").fails(1)
@@ -325,7 +325,7 @@ def test_departure_without_effect_is_reported(cli: Command, town: Any) -> None:
     assert (
         cli(*words, "2025-03-14T08:30", "--json").json()["depart"] == "2025-03-14T08:30"
     )
-    assert "write HH:MM" in cli(*words, "soon").fails(2)
+    assert "must be HH:MM" in cli(*words, "soon").fails(2)
 
 
 def test_unknown_vehicle_class_is_rejected(cli: Command, town: Any) -> None:
@@ -410,13 +410,13 @@ def test_interval_coverage_comes_from_the_runs_record(cli: Command, town: Any) -
         pytest.approx(3 / 15),
     )
     assert (
-        "of 15 trips judged, 20 % fell inside their 95 % interval: do not rely on this interval"
+        "coverage: 20 % of 15 trips fell inside their 95 % interval: do not rely on this interval"
         in cli(*words).out
     )
     for seed in (0, 1):
         record(0, seed, [0.5, 1.9] * 4)
     output = cli(*words).out
-    assert "of 16 trips judged, 100 % fell inside their 95 % interval\n" in output
+    assert "coverage: 100 % of 16 trips fell inside their 95 % interval\n" in output
     assert "trust" not in output
     (Path("run") / "audits" / "gp-ts.s0.seed00001.npz").unlink()  # it is under way
     assert cli(*words, "--json").json()["trips_judged"] == 8
@@ -448,7 +448,7 @@ def test_a_runs_own_settings_are_used(cli: Command, town: Any) -> None:
     words = cli(
         "route", "--net", town.net, *ENDS, "--state", state, "--set", "mass=1"
     ).fails(1)
-    assert "has its own vehicle and model, so mass cannot be set" in words
+    assert "has its own vehicle and model, so you cannot set mass" in words
 
 
 def test_a_state_of_other_roads_is_refused(
@@ -468,7 +468,7 @@ def test_a_state_of_other_roads_is_refused(
         "--state",
         state,
     ).fails(1)
-    assert "(80 edges; this one has 48)" in words
+    assert "(that one has 80 edges, this one 48)" in words
     other = tmp_path / "other.net.xml"
     other.write_text(
         town.net.read_text(encoding="utf-8").replace('length="90.0"', 'length="190.0"')
@@ -536,7 +536,7 @@ def test_fleet_state_serves_its_vehicles(cli: Command, town: Any) -> None:
         cli(*learned, "--vehicles", "fleet.toml", "--json").json()["trips_learned"] == 6
     )
     output = cli(*learned, "--vehicles", "fleet.toml").out
-    assert "skipped 6 trips whose names are already in the state" in output
+    assert "skipped 6 trips, which the state already has by name" in output
     words = cli(*learned, "--outliers", "keep").fails(1)
     assert "; omit outliers, or start a new state" in words
     words = ("route", "--net", town.net, "--state", "s.npz", *ENDS)

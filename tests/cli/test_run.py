@@ -172,7 +172,7 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
         (("city",), "did you mean 'demo/city' or 'navigation/city'?"),
         (
             ("kernelized",),
-            "group of experiments or a figure; `superarm reproduce kernelized` runs it",
+            "a paper or one of its figures; `superarm reproduce kernelized` runs it",
         ),
         (("kernelized/1a",), "`superarm reproduce kernelized/1a` runs it"),
         (("nope.toml",), "nope.toml: file not found"),
@@ -224,7 +224,7 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
         (("TINY", "--set", "k=nan"), "finite"),
         (("TINY", "--set", "problem.name=nope"), "unknown problem 'nope'"),
         (("TINY", "--set", "gp-greedy.xi=1"), "has no parameter 'xi'"),
-        (("TINY", "--set", "nobody.xi=1"), "no such parameter"),
+        (("TINY", "--set", "nobody.xi=1"), "nor a policy has a parameter"),
     ],
 )
 def test_usage_errors_exit_2_and_write_no_files(

@@ -137,7 +137,7 @@ def test_effective_size() -> None:
 
 
 def test_ranges_are_checked() -> None:
-    with pytest.raises(InputError, match="low must be below high"):
+    with pytest.raises(InputError, match="must be below the second"):
         RewardRange(low=2.0, high=1.0)
     with pytest.raises(InputError, match="finite"):
         RewardRange(low=0.0, high=float("inf"))

@@ -154,7 +154,7 @@ def test_excluded_actions_are_never_chosen(bandit: Bandit) -> None:
         ranked = rank(bandit, actions, excluded=["b", "d", "unknown"])
         assert ranked.chosen in ("a", "c")
         assert [action.id for action in ranked.ranking[2:]] == ["b", "d"]
-    with pytest.raises(InputError, match="every action is excluded"):
+    with pytest.raises(InputError, match="names every action"):
         rank(bandit, actions, excluded=list("abcd"))
 
 

@@ -103,13 +103,15 @@ def _rows_by_id(path: Path, id_column: str) -> dict[str, dict[str, str]]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise FileError(f"{path} cannot be read as a csv table: {error}") from error
     if not lines or lines[0].count(id_column) != 1:
-        raise FileError(f"{path}: the header must have one column {id_column!r}")
+        raise FileError(
+            f"{path}: the header must have exactly one column {id_column!r}"
+        )
     columns = lines[0]
     rows: dict[str, dict[str, str]] = {}
     for cells in lines[1:]:
         if len(cells) != len(columns):
             raise FileError(
-                f"{path}: the row {','.join(cells)!r:.60} has {len(cells)} cells, but there are "
+                f"{path}: the row {','.join(cells)!r:.60} has {len(cells)} cells, but the header has "
                 f"{len(columns)} columns"
             )
         row = dict(zip(columns, cells, strict=True))

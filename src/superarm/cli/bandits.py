@@ -108,7 +108,7 @@ def open_bandits(
     if is_service(location.url):
         if location.tenant != NOBODY:
             raise SpecError(
-                "--tenant is for storages; a service shows the bandits of the token's tenant"
+                "--tenant is for storages; a service takes the tenant from the token"
             )
         with usage_errors(), Client(location.url, token=location.token) as client:
             yield client
@@ -154,7 +154,7 @@ def _require_file(url: str) -> None:
     path = url.removeprefix(_SQLITE)
     if url.startswith(_SQLITE) and path and not Path(path).exists():
         raise SpecError(
-            f"{path} does not exist; `superarm bandits create` creates it with its first bandit"
+            f"{path} does not exist; check the path, or create it with `superarm bandits create`"
         )
 
 

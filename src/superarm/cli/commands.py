@@ -26,12 +26,17 @@ _COUNT = click.IntRange(min=1)
 _NET = "Road network: a .net.xml or .osm file, a folder of tables, or luxembourg, monaco or city."
 _HEIGHTS = "Heights for the network: an SRTM tile (.hgt) or a folder of them."
 _SET = "Set a parameter to a TOML value; a list sweeps. May be repeated."
-_RESUME = "Continue in --out where a run was interrupted, or with more --rounds."
-_EXECUTOR = "Local processes, or a Dask cluster: at --scheduler, else on this machine."
+_RESUME = "Resume an interrupted run in --out, or extend it with more --rounds."
+_EXECUTOR = (
+    "Local processes, or Dask: the cluster at --scheduler, or workers on this machine."
+)
 _SCHEDULER = "Address of a Dask scheduler, such as tcp://10.0.0.1:8786; default: $DASK_SCHEDULER_ADDRESS."
-_STATE = "What a run (RUN/states/CELL.npz) or a fleet has learned; default: the energy model."
+_STATE = (
+    "A learned state, of a run (RUN/states/CELL.npz) or of a fleet; default: none, the energy model "
+    "alone."
+)
 _WARM_START = (
-    "A state to warm-start a policy from, such as RUN/states/CELL.npz. May be repeated."
+    "Warm-start a policy from a state, such as RUN/states/CELL.npz. May be repeated."
 )
 _SETTING = "A parameter of the vehicle (mass, …), the roads (uturns) or a city (edges, city_seed)."
 _PLACE = "Where the trip begins: an edge id, latitude,longitude in degrees, or a street name."
@@ -39,17 +44,17 @@ _VEHICLE = (
     "A vehicle as TOML (mass, …, battery_wh, reserve_wh), or one of several by name."
 )
 _CLASS = "Vehicle class that the roads must admit: passenger, taxi, delivery, truck, bus, emergency, bicycle."
-_CLOSED = "A closed edge or street. May be repeated."
+_CLOSED = "Close an edge or a street. May be repeated."
 _TRIPS = "Table of trips by edge, by trip or by GPS point, .csv (see docs/cli.md). May be repeated."
 _LEARNED = "The state file to write; if it exists, learning resumes from it."
 _ENERGY = (
-    "Whether energies of edges include kinetic energy: raw ones, the battery's own readings, do; net "
-    "ones do not. Detected for each vehicle by default."
+    "raw: energies of edges include kinetic energy, as a battery's own readings do. net: they do not. "
+    "auto: detect it for each vehicle."
 )
 _OUTLIERS = (
     "How to treat energies far from their forecast; default: the state's own, or weigh."
 )
-_DEMO = "Where the run, report.html and learning.svg go; an earlier demo is replaced."
+_DEMO = "Directory of the run, report.html and learning.svg; replaces an earlier demo."
 _SHOWN: dict[str, Any] = {"show_default": True}
 
 
@@ -87,12 +92,15 @@ _SIZE_OPTIONS = (
         type=_COUNT,
         help="Number of rounds; default: the experiment's own.",
     ),
-    click.option("--policies", help="Comma-separated; default: the experiment's own."),
+    click.option(
+        "--policies",
+        help="Policies, separated by commas; default: the experiment's own.",
+    ),
     click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=_SET),
     click.option(
         "--out",
         type=_PATH,
-        help="Where results go; default: runs/NAME-001, -002, …",
+        help="Directory of the results; default: runs/NAME-001, -002, …",
     ),
     click.option("--resume", is_flag=True, help=_RESUME),
     click.option(
@@ -169,8 +177,8 @@ def reproduce(target: str, band: Any, as_json: bool, **options: Any) -> None:
     """Run a paper's experiments and draw its figures.
 
     PAPER is a group of experiments, such as kernelized; FIGURE is one of them, or the number of a
-    figure: kernelized/rkhs-se, kernelized/1a. The default size is the paper's. all runs every paper's
-    experiments, which takes hours; continue with --out DIR --resume.
+    figure: kernelized/rkhs-se, kernelized/1a. The default size is the paper's. all runs the experiments
+    of every paper, which takes hours; you can stop it and continue with --out DIR --resume.
     """
     from . import reproducing, running
 
@@ -207,7 +215,9 @@ def report(directory: Path, as_json: bool, **options: Any) -> None:
 @superarm.command()
 @click.option("--net", required=True, help=_NET)
 @click.option("--from", "start", required=True, metavar="PLACE", help=_PLACE)
-@click.option("--to", "goal", required=True, metavar="PLACE", help="Where it ends.")
+@click.option(
+    "--to", "goal", required=True, metavar="PLACE", help="Where the trip ends."
+)
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
 @_flat
 @click.option("--state", type=_PATH, help=_STATE)
@@ -215,7 +225,9 @@ def report(directory: Path, as_json: bool, **options: Any) -> None:
 @click.option("--class", "vehicle_class", default="passenger", **_SHOWN, help=_CLASS)
 @click.option("--close", multiple=True, metavar="EDGE", help=_CLOSED)
 @click.option(
-    "--close-file", type=_PATH, help="Closed roads as GeoJSON lines and areas."
+    "--close-file",
+    type=_PATH,
+    help="Close the roads of a GeoJSON file: lines and areas.",
 )
 @click.option(
     "--depart", metavar="TIME", help="When the trip begins: HH:MM, or a date and time."
@@ -232,7 +244,7 @@ def report(directory: Path, as_json: bool, **options: Any) -> None:
     "--routing",
     "potential",
     "rectified",
-    description="How negative edge costs are handled: by height potentials, or by rectifying each edge "
+    description="How to handle negative edge costs: with height potentials, or by rectifying each edge "
     "(Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025), Algorithm 2).",
 )
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=_SETTING)
@@ -242,7 +254,8 @@ def report(directory: Path, as_json: bool, **options: Any) -> None:
 def route(geojson: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     """Find the route of least expected energy.
 
-    Prints it with a 95 % interval, and the fastest and the shortest route for comparison.
+    Prints the route with a 95 % interval of its energy, and compares it with the fastest and the
+    shortest route.
     """
     if geojson and as_json:
         raise click.UsageError("--json and --geojson both print to stdout; choose one")
@@ -285,13 +298,13 @@ def route(geojson: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     "--hours",
     is_flag=True,
     default=None,
-    help="Learn a profile over the day of every road; the log needs a column time.",
+    help="Learn how each road varies over the day; the log needs a column time.",
 )
 @common_options
 def learn(as_json: bool, quiet: bool, **options: Any) -> None:
     """Learn from a fleet's log of trips.
 
-    Each trip is learned once, even if several logs contain it. `superarm route --state FILE` uses the
+    Learns each trip once, even if several logs contain it. `superarm route --state FILE` uses the
     result.
     """
     from . import learning
@@ -340,7 +353,7 @@ def demo(as_json: bool, quiet: bool, **options: Any) -> None:
 def list_family(family: str | None, as_json: bool, **_: Any) -> None:
     """List parts and experiments.
 
-    FAMILY is a family of parts, such as kernels, or experiments; without it, the families are listed.
+    FAMILY is a family of parts, such as kernels, or experiments. Without it, lists the families.
     """
     from .listing import list_family
 
@@ -355,7 +368,7 @@ def show(name: str, as_json: bool, **_: Any) -> None:
     """Explain a part or an experiment.
 
     NAME is a part (matern, or kernel/matern to name its family), an experiment (navigation/betas) or
-    a file of your own (FILE.toml). Parameters are listed with their types, defaults and meanings.
+    a file of your own (FILE.toml). Lists the parameters with their types, defaults and meanings.
     """
     from . import listing
 
@@ -380,7 +393,7 @@ def data_list(as_json: bool, **_: Any) -> None:
 @click.argument("name")
 @common_options
 def data_path(name: str, as_json: bool, **_: Any) -> None:
-    """Print where a data set is."""
+    """Print the path of a data set."""
     from superarm.core.data_files import find
 
     path = find(name)

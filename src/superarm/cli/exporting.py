@@ -35,7 +35,7 @@ def export_journal(
     """
     if is_service(url):
         raise SpecError(
-            f"{url} is a service; pass its storage instead: "
+            f"{url} is a service; pass its storage: "
             "--storage sqlite:///FILE (after the service has stopped) or postgresql://…"
         )
     file_format: Format = "parquet" if export_format == "parquet" else "csv"

@@ -22,8 +22,8 @@ from .common import check_elevation, check_file, check_network
 
 _MOST_LISTED = 5  # warnings, refused trips or outliers
 _TREATMENTS = {
-    "keep": "given full weight",
-    "weigh": "given less weight",
+    "keep": "with full weight",
+    "weigh": "with less weight",
     "refuse": "dropped",
 }
 
@@ -138,9 +138,7 @@ def _learn_and_save(
     if lesson.refused and not lesson.trips and not lesson.known:
         name, reason = next(iter(lesson.refused.items()))
         count = count_text(len(lesson.refused), "trip")
-        raise InputError(
-            f"nothing could be learned from {count}; the first, {name!r}: {reason}"
-        )
+        raise InputError(f"cannot learn any of {count}; the first, {name!r}: {reason}")
     if lesson.trips:
         lesson.policy.save(state)
     return lesson
@@ -167,7 +165,7 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
     if state.exists():
         lines.append(f"State: {state}")
     else:
-        lines.append("nothing was learned; no state was written")
+        lines.append("no trips learned, so no state written")
     console = make_console()
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -188,7 +186,7 @@ def _trip_lines(lesson: Lesson, graph: LineGraph) -> list[str]:
         )
     if lesson.known:
         lines.append(
-            f"skipped {count_text(lesson.known, 'trip')} whose names are already in the state"
+            f"skipped {count_text(lesson.known, 'trip')}, which the state already has by name"
         )
     return lines
 
@@ -219,7 +217,7 @@ def _outlier_lines(lesson: Lesson, graph: LineGraph) -> list[str]:
     count = count_text(gp.outlying, "outlier")
     latest = "; the latest:" if gp.flagged else ""
     treatment = _TREATMENTS[gp.outliers]
-    lines = [f"{count} among all energies so far, {treatment}{latest}"]
+    lines = [f"{count} so far, {treatment}{latest}"]
     for outlier in gp.flagged[-_MOST_LISTED:]:
         ids = [graph.ids[edge] for edge in outlier.edges.tolist()]
         place = ids[0]
@@ -241,15 +239,15 @@ def _scale_lines(lesson: Lesson) -> list[str]:
     lines = [
         f"Roads deviate from the energy model by {scales.own:.1f} Wh per edge, plus "
         f"{scales.near:.1f} Wh shared with neighbours.",
-        f"Repeated drives of an edge vary by {scales.noise:.1f} Wh plus "
+        f"Repeated drives over an edge vary by {scales.noise:.1f} Wh plus "
         f"{100.0 * scales.noise_share:.0f} % of its energy, more on slow edges.",
     ]
     if isinstance(scales, HourlyScales):
         durations = 0 if gp.durations is None else gp.durations.trips
         lines.append(
             f"Over the day, an edge deviates from its mean by {scales.own_hour:.1f} Wh, plus "
-            f"{scales.near_hour:.1f} Wh shared with neighbours; durations of "
-            f"{count_text(durations, 'trip')} are learned."
+            f"{scales.near_hour:.1f} Wh shared with neighbours. The state has durations of "
+            f"{count_text(durations, 'trip')}."
         )
     return lines
 

@@ -19,11 +19,11 @@ _COUNT = click.IntRange(min=1)
 _STORAGE = "The storage: sqlite:///FILE or postgresql://USER@HOST/DATABASE."
 _OR_SERVICE = f"{_STORAGE} Or a service: http://HOST:PORT."
 _SPEC = "The spec by registry names, .json or .toml; see `superarm show`."
-_ARMS = "The arms on offer, .json or .csv; default: the named arms."
+_ARMS = "The arms on offer, .json or .csv; default: all named arms."
 _STRUCTURE = "The constraints of this round, .json."
 _TENANT = "The tenant whose bandits the token can use; default: those without a tenant."
 _WHOSE = "The tenant that owns the bandits; default: the bandits without a tenant."
-_SCOPE = "What the token allows: read, ask, tell or admin; repeatable. Default: all but admin."
+_SCOPE = "What the token allows: read, ask, tell or admin; may be repeated. Default: all but admin."
 
 
 def _storage_option(description: str) -> Callable[[Command], Command]:
@@ -81,7 +81,7 @@ def _storage_or_service(command: Command) -> Command:
     "--host-name",
     "hosts",
     multiple=True,
-    help="Another host name of the service, such as a proxy's; repeatable.",
+    help="Another host name of the service, such as a proxy's; may be repeated.",
 )
 @click.option(
     "--address",
@@ -91,7 +91,7 @@ def _storage_or_service(command: Command) -> Command:
 @click.option(
     "--rate",
     type=click.FloatRange(0.0, min_open=True),
-    help="The most requests per second of a tenant; each line of a batch is one. Default: no limit.",
+    help="The most requests per second of a tenant; each line of a batch counts. Default: no limit.",
 )
 @_limit("--max-body", 16 * 2**20, "The largest body of a request, in bytes.")
 @_limit("--max-arms", 100_000, "The most arms in a request.")
@@ -305,7 +305,7 @@ def replay(
 ) -> None:
     """Replay the journal of BANDIT from its first event.
 
-    With --verify, exits with 1 if a decision differs from the recorded one.
+    With --verify, the exit code is 1 if a decision differs from the recorded one.
     """
     from .storages import print_replay, replay_journal
 
@@ -341,6 +341,8 @@ def export(
     **_: Any,
 ) -> None:
     """Write the journal of BANDIT as tables."""
+    from superarm.lab.results.formats import count_text
+
     from .exporting import export_journal
 
     written = export_journal(storage, tenant, bandit, out, export_format, features)
@@ -349,7 +351,7 @@ def export(
         return
     for name, path in written.files.items():
         rows = written.rows.get(name)
-        say(path if rows is None else f"{path}: {rows} rows")
+        say(path if rows is None else f"{path}: {count_text(rows, 'row')}")
 
 
 # --- tokens --------------------------------------------------------------------------------
@@ -433,7 +435,7 @@ def storage() -> None:
 @click.argument("url")
 @common_options
 def storage_check(url: str, as_json: bool, **_: Any) -> None:
-    """Check the storage URL for damage. Exits with 1 if there is any damage."""
+    """Check a storage for damage. If there is any, the exit code is 1."""
     from .storages import check_storage
 
     faults = check_storage(url)
@@ -450,7 +452,7 @@ def storage_check(url: str, as_json: bool, **_: Any) -> None:
 @click.argument("file", type=_PATH)
 @common_options
 def storage_backup(url: str, file: Path, as_json: bool, **_: Any) -> None:
-    """Copy the storage URL to FILE, which must not exist."""
+    """Copy a storage to FILE, which must not exist."""
     from .storages import back_up
 
     back_up(url, file)
@@ -464,9 +466,9 @@ def storage_backup(url: str, file: Path, as_json: bool, **_: Any) -> None:
 @click.argument("url")
 @common_options
 def storage_upgrade(url: str, as_json: bool, **_: Any) -> None:
-    """Upgrade the storage URL that an earlier version of superarm wrote.
+    """Upgrade a storage of an earlier version.
 
-    Copy the file, or dump the database, first.
+    First copy the file, or dump the database.
     """
     from .storages import upgrade_storage
 

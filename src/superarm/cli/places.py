@@ -89,7 +89,7 @@ class Place(NamedTuple):
         if self.net is not None:
             check_network(self.net)
         if (self.start is None) != (self.goal is None):
-            raise click.UsageError("--from and --to go together: name both, or neither")
+            raise click.UsageError("--from and --to go together: pass both, or neither")
         self._refuse_repeats(overrides)
 
     def _check_problem(self, experiment: Experiment) -> None:
@@ -123,14 +123,14 @@ class Place(NamedTuple):
             if value is not None and _value(name, overrides) is not None:
                 option = _OPTION_OF_PARAMETER[name]
                 raise click.UsageError(
-                    f"{name} is given twice: by --set and by {option}"
+                    f"--set and {option} both set {name}; use one of them"
                 )
         has_trip = any(
             values[name] is not None for name in ("network", "start", "goal")
         )
         if has_trip and _value("route", overrides) is not None:
             raise click.UsageError(
-                "--set route sets the network and both ends, as --net, --from and --to do; use one or the other"
+                "--set route already sets the network and both ends; omit it, or omit --net, --from and --to"
             )
 
 
@@ -158,7 +158,9 @@ def _network_of_routes(experiment: Experiment) -> str | None:
     networks: set[str] = set()
     for route in routes:
         if route not in ROUTES:
-            raise click.UsageError(f"route is {route!r}; {suggestion(route, ROUTES)}")
+            raise click.UsageError(
+                f"unknown route {route!r}; {suggestion(route, ROUTES)}"
+            )
         networks.add(ROUTES[route].network)
     if len(networks) > 1:
         raise click.UsageError(

@@ -172,7 +172,7 @@ def _lines(answer: RouteAnswer) -> list[str]:
         lines.append(f"learned from {count_text(answer.observations, 'measurement')}")
     else:
         lines.append(
-            "from the energy model alone; --state FILE uses what a run or a fleet has learned"
+            "from the energy model alone; --state FILE uses the learned state of a run or a fleet"
         )
     return lines
 
@@ -188,7 +188,7 @@ def _vehicle(answer: RouteAnswer) -> str:
     if trips is None:
         return description
     if not trips:
-        return f"{description}; the state has no trips of this vehicle and uses those of other vehicles"
+        return f"{description}; the state has no trips of this vehicle, so the route uses other vehicles'"
     return f"{description}; the state has {count_text(trips, 'trip')} of this vehicle"
 
 
@@ -238,7 +238,7 @@ def _conditions(answer: RouteAnswer) -> list[str]:
         lines.append(f"{count_text(answer.closed, 'edge')} closed")
     if answer.depart is not None and not answer.timed:
         lines.append(
-            f"departure at {answer.depart} ignored: energies do not depend on it here"
+            f"departure at {answer.depart} ignored: these energies do not depend on the time"
         )
     return lines
 
@@ -249,7 +249,7 @@ def _track_record(answer: RouteAnswer) -> list[str]:
         return []
     trips, share_inside = answer.record
     line = (
-        f"  of {count_text(trips, 'trip')} judged, {100.0 * share_inside:.0f} % "
+        f"  coverage: {100.0 * share_inside:.0f} % of {count_text(trips, 'trip')} "
         "fell inside their 95 % interval"
     )
     if not answer.record.holds:
@@ -268,13 +268,13 @@ def _cautions(answer: RouteAnswer) -> list[str]:
                 "downhill"
             )
         lines.append(
-            f"the route may be slightly suboptimal: {answer.cut_edges} of the network's "
-            f"{len(answer.graph)} edge costs were clipped {limit}"
+            f"the route may be slightly suboptimal: the costs of {answer.cut_edges} of the network's "
+            f"{len(answer.graph)} edges were clipped {limit}"
         )
     if answer.flat:
         lines.append(
-            "all roads count as level: the file has no heights, or you passed --flat (--elevation PATH "
-            "adds heights)"
+            "all roads count as level: the file has no heights, or you passed --flat; --elevation PATH "
+            "adds heights"
         )
     return lines
 

@@ -158,7 +158,7 @@ def run_one(
     is_experiment = name.endswith(".toml") or name in experiment_ids()
     if not is_experiment and any(name in words for words in targets().values()):
         raise click.UsageError(
-            f"{name!r} is a paper's group of experiments or a figure; "
+            f"{name!r} is a paper or one of its figures; "
             f"`superarm reproduce {name}` runs it"
         )
     experiment = load_experiment(name)
@@ -243,7 +243,7 @@ def write_outputs(
     verdicts = judge_statements(run) if bound else ()
     if bounds is not None and not bounds.drawn and not quiet:
         say(
-            f"superarm: no bound could be drawn for {run.experiment}; the report gives the reason",
+            f"superarm: there is no bound for {run.experiment}; the report gives the reason",
             err=True,
         )
     _warn_of_synthetic_data(run)

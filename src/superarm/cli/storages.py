@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from superarm.core.errors import SpecError
+from superarm.lab.results.formats import count_text
 from superarm.live.access import DEFAULT_SCOPES, make_token
 from superarm.live.journal import SCHEMA
 from superarm.live.replay import Replay
@@ -56,9 +57,12 @@ def print_replay(replay: Replay, verify: bool, as_json: bool) -> None:
         same = replay.same if verify else None
         print_json({**asdict(replay), "same": same})
     elif not verify:
-        say(f"Replayed {replay.events} events, including {replay.decisions} decisions.")
+        events = count_text(replay.events, "event")
+        decisions = count_text(replay.decisions, "decision")
+        say(f"Replayed {events}, {decisions} among them.")
     elif replay.same:
-        say(f"All {replay.decisions} decisions match the journal.")
+        decisions = count_text(replay.decisions, "decision")
+        say(f"Repeated {decisions}; all agree with the journal.")
     else:
         say("\n".join(replay.differences))
     if not replay.same:

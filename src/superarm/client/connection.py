@@ -153,7 +153,7 @@ class Connection:
 
     def _no_answer(self, error: Exception) -> StorageError:
         return StorageError(
-            f"the service at {self.url} does not answer: {error}; is it running?"
+            f"the service at {self.url} does not answer: {error}; check the address, or start it"
         )
 
 

@@ -37,7 +37,7 @@ class AgeLimit:
         if jump > max(_SMALLEST_JUMP, min(_LARGEST_JUMP, max_age / 2)):
             self._jump_time = steady_now
             _log.warning(
-                "the clock jumped forward by %.0f s; no decision is abandoned because of its age for "
+                "the clock jumped forward by %.0f s; the bandit abandons no decision for the next "
                 "%.0f s",
                 jump,
                 max_age,

@@ -56,7 +56,7 @@ from .tables import FORMATS, Export, Format
 from .verbs import BanditVerbs
 
 _MOST_EVENTS = 2**63 - 1  # a column holds no larger number
-_NO_CHALLENGER = "there is no challenger; start one with shadow(policy), or over HTTP with PUT …/challenger"
+_NO_CHALLENGER = "there is no challenger; start one with shadow(policy) or, over HTTP, with PUT …/challenger"
 
 
 class _Request(NamedTuple):

@@ -83,7 +83,8 @@ def load_bandit(name: str, *, storage: str | Storage, tenant: str = NOBODY) -> B
     row = opened.journal.find(tenant, name)
     if row is None:
         raise NotFoundError(
-            f"{opened.journal.url} has no bandit {name!r}; create it with create_bandit"
+            f"{opened.journal.url} has no bandit {name!r}; check the name, or create it with "
+            "create_bandit or `superarm bandits create`"
         )
     with _bandits_lock:
         bandits = _bandits.setdefault(opened, WeakValueDictionary())

@@ -57,7 +57,7 @@ class Challenger:
             except SuperarmError as error:
                 # What it has learned may be incomplete, so that it cannot continue.
                 self._failure = InputError(
-                    f"the challenger cannot follow the journal at event {event.seq}: {error}"
+                    f"the challenger cannot learn event {event.seq} of the journal: {error}"
                 )
                 raise self._failure from error
 

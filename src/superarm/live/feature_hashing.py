@@ -87,15 +87,17 @@ def _check_size(of_context: list[_Feature], of_actions: list[list[_Feature]]) ->
     pairs = size * len(of_context)
     if pairs + size > _MOST_FEATURES:
         raise InputError(
-            f"{len(of_context)} context features and {size} action features make {pairs + size} with all "
-            f"pairs, which exceeds the limit of {_MOST_FEATURES}; send fewer"
+            f"{len(of_context)} context features and {size} action features are {pairs + size} with all "
+            f"pairs, more than the limit of {_MOST_FEATURES}; send fewer"
         )
 
 
 def _walk(value: Any, path: tuple[str, ...], where: str) -> Iterator[_Feature]:
     """The features of a JSON value."""
     if len(path) > _DEEPEST:
-        raise InputError(f"{where} is nested more than {_DEEPEST} levels; flatten it")
+        raise InputError(
+            f"{where} is nested more than {_DEEPEST} levels deep; flatten it"
+        )
     match value:
         case Mapping():
             for key, item in value.items():

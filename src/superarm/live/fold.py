@@ -212,8 +212,8 @@ class Fold:
         """Refuse to defer decisions if the policy learns in decision order."""
         if not self.policy.exchangeable:
             raise InputError(
-                f"{type(self.policy).__name__} learns in decision order, so it cannot defer a "
-                "decision: later ones would wait for it"
+                f"{type(self.policy).__name__} learns in decision order, so you cannot defer a "
+                "decision: later ones would wait for it. Ask without deferred"
             )
 
     def pending_digest(self) -> str:
@@ -276,7 +276,7 @@ class Fold:
         if open_decision is None:
             raise ConflictError(
                 f"decision {decision_id!r} is not pending: all its rewards are recorded, or it was "
-                f"abandoned. {type(self.policy).__name__} learns in decision order, so it cannot take more"
+                f"abandoned. {type(self.policy).__name__} learns in decision order, so it cannot learn more"
             )
         repeated = sorted(
             set(observation.feedback.positions.tolist()) - open_decision.unseen

@@ -105,7 +105,7 @@ class RewardRange:
         high = as_number(self.high, "high")
         if not low < high:
             raise InputError(
-                f"low must be below high in reward_range, got {low} and {high}"
+                f"the first number of reward_range must be below the second, got {low} and {high}"
             )
 
     def scaled(self, rewards: Floats) -> Floats:
@@ -134,7 +134,7 @@ class RewardRange:
         if outside.any():
             reward = float(rewards[outside][0])
             raise InputError(
-                f"a decision has the reward {reward:g}, outside the stated range {self.low:g} to "
+                f"a decision has the reward {reward:g}, outside the range {self.low:g} to "
                 f"{self.high:g}; reward_range must cover the sum over all arms of a decision"
             )
 

@@ -125,7 +125,9 @@ def rank(
     barred = set(excluded)
     allowed = [action for action in actions if action.id not in barred]
     if not allowed:
-        raise InputError("every action is excluded; allow at least one")
+        raise InputError(
+            "excludedActions names every action; leave at least one to choose"
+        )
     features = hash_features(context, [action.features for action in allowed], columns)
     arms = Arms(ids=[action.id for action in allowed], features=features)
     answer = bandit.ask(arms, decision_id=event_id, deferred=deferred)

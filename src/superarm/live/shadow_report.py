@@ -125,7 +125,7 @@ def _refusal(
     # Of all decisions, not only of those rewarded: an estimate must not appear and vanish again.
     for item in comparisons:
         if item.obstacle is not None:
-            return f"decision {item.id!r} cannot be used: {item.obstacle.value}"
+            return f"decision {item.id!r} is unusable: {item.obstacle.value}"
     if len(rewarded) < _FEWEST:
         return (
             f"at least {_FEWEST} decisions since the challenger started must have all their rewards, "
@@ -133,7 +133,7 @@ def _refusal(
         )
     if not any(item.probability for item in rewarded):
         return (
-            "the challenger would have taken none of the decisions with rewards; wait for "
+            "the challenger would not have made any of the decisions with rewards; wait for "
             "more decisions, or explore more"
         )
     return None
@@ -194,8 +194,8 @@ def _assumptions(reward_range: RewardRange | None, missing: int) -> list[str]:
     ]
     if reward_range is None:
         assumptions.append(
-            "there are enough decisions of similar weight for normal intervals; pass reward_range "
-            "to avoid this assumption"
+            "there are enough decisions of similar weight for normal intervals; without this assumption, "
+            "pass reward_range"
         )
     if missing:
         assumptions.append(

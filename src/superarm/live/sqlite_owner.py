@@ -78,8 +78,8 @@ class FileOwner:
         for opened in self._opened:
             if not opened.is_in_place():
                 raise StorageError(
-                    f"{opened.path} was removed, moved or replaced while it was open, so nothing more is "
-                    "written; put the right file in its place, then restart",
+                    f"{opened.path} was removed, moved or replaced while it was open, so superarm writes "
+                    "nothing more; put the right file in its place, then restart",
                     public_reason=_REPLACED,
                 )
         if not self._opened_lock.is_in_place():

@@ -210,7 +210,7 @@ class _VariableTables:
         tables = self._tables_of(key)
         if not tables:
             raise SpecError(
-                f"setting {key!r}: no such parameter of {self.problem['name']} or of a policy; "
+                f"neither {self.problem['name']} nor a policy has a parameter {key!r}; "
                 f"{self._advice(key)}"
             )
         for table in tables:

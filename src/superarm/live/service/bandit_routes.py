@@ -34,7 +34,9 @@ router = APIRouter(prefix="/v1/bandits", tags=["bandits"], route_class=AdmittedR
 @router.post(
     "",
     status_code=HTTPStatus.CREATED,
-    responses=repeated(bodies.BanditDetails, "It exists, with the same spec."),
+    responses=repeated(
+        bodies.BanditDetails, "A bandit of this name exists with the same spec."
+    ),
 )
 def create_bandit(
     body: bodies.NewBandit, service: ServiceDep, caller: Admin, response: Response
@@ -165,7 +167,7 @@ def predict(
 @router.post(
     "/{bandit}/observations",
     status_code=HTTPStatus.CREATED,
-    responses=repeated(bodies.Told, "These rewards were recorded before."),
+    responses=repeated(bodies.Told, "The bandit had already recorded these rewards."),
 )
 def observe(
     bandit: str,
@@ -175,7 +177,7 @@ def observe(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> bodies.Told:
-    """Learn rewards that did not come from this bandit's decisions: 201 new, 200 repeated, 409 different."""
+    """Learn rewards of decisions that this bandit did not make: 201 new, 200 repeated, 409 different."""
     found = service.hub.bandit(caller.tenant, bandit)
     is_new = found.observe(
         arms_of(body.arms, found, service.limits),

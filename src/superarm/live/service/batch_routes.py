@@ -54,7 +54,7 @@ class _Lines(Response):
     response_class=_Lines,
     responses={
         200: {
-            "description": "A line of JSON for each line: its status, and whether it is new.",
+            "description": "One line of JSON for each line of the request: its status, and whether it is new.",
             "content": {NDJSON: {"schema": {"type": "string"}}},
         }
     },
@@ -77,7 +77,7 @@ async def tell_batch(
 ) -> Response:
     """Learn rewards of many decisions. Each line gets a line in response: its status, and whether it is new.
 
-    Valid lines are learned even if others are refused. Each line counts as a request.
+    The bandit learns valid lines even if it refuses others. Each line counts as a request.
     """
     text = await request.body()
     lines = [line for line in text.split(b"\n") if line.strip()]

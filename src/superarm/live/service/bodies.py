@@ -122,7 +122,7 @@ class Ask(Body):
     )
     deferred: bool = Field(
         default=False,
-        description="Whether rewards are awaited only once the decision is activated.",
+        description="Whether the bandit waits for rewards only after you activate the decision.",
     )
 
 
@@ -150,8 +150,8 @@ class DecisionDetails(Decision):
     """A decision with its status."""
 
     status: str
-    time: float = Field(description="When it was taken, in seconds since 1970.")
-    awaiting: list[ArmId] = Field(description="Arms whose rewards are awaited.")
+    time: float = Field(description="When the bandit decided, in seconds since 1970.")
+    awaiting: list[ArmId] = Field(description="Arms that still await rewards.")
 
 
 class Tell(Body):
@@ -160,7 +160,8 @@ class Tell(Body):
     rewards: Rewards
     noise_variance: dict[str, Number] | None = None
     observation_id: Id | None = Field(
-        default=None, description="An id of your own; by default, the arms identify it."
+        default=None,
+        description="An id of your own; by default, the arms identify these rewards.",
     )
 
 

@@ -42,7 +42,7 @@ def show_decision(
 @router.post(
     "/{decision}/observations",
     status_code=HTTPStatus.CREATED,
-    responses=repeated(bodies.Told, "These rewards were recorded before."),
+    responses=repeated(bodies.Told, "The bandit had already recorded these rewards."),
 )
 async def tell(
     decision: str,
@@ -99,7 +99,7 @@ async def learn(
 def abandon(
     decision: str, service: ServiceDep, caller: Teller, bandit: BanditName = None
 ) -> bodies.Abandoned:
-    """Stop waiting for rewards. Rewards that still arrive are learned."""
+    """Stop waiting for rewards. The bandit still learns rewards that arrive later."""
     found = service.hub.with_decision(caller.tenant, decision, bandit)
     return bodies.Abandoned(awaited=found.abandon(decision))
 
@@ -108,7 +108,7 @@ def abandon(
 def activate(
     decision: str, service: ServiceDep, caller: Teller, bandit: BanditName = None
 ) -> bodies.Activated:
-    """Activate a deferred decision: its rewards are awaited from now on."""
+    """Activate a deferred decision: the bandit waits for its rewards from now on."""
     found = service.hub.with_decision(caller.tenant, decision, bandit)
     return bodies.Activated(deferred=found.activate(decision))
 
@@ -117,6 +117,6 @@ def activate(
 def explain(
     decision: str, service: ServiceDep, caller: Reader, bandit: BanditName = None
 ) -> bodies.Explanation:
-    """Why a bandit decided as it did, from what it had learned at the time."""
+    """Why a bandit decided as it did, with what it had learned at the time."""
     found = service.hub.with_decision(caller.tenant, decision, bandit)
     return explanation_body(found.explain(decision))

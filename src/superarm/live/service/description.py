@@ -16,7 +16,7 @@ from .problems import MEDIA_TYPE
 
 DESCRIPTION = """
 Bandits over combinations: **ask** which arms to choose, act, **tell** the rewards, perhaps a week later.
-Acknowledged events are durable. A request that is repeated with the same id counts once.
+Acknowledged events are durable. A request that you repeat with the same id counts once.
 """
 API_VERSION = "1"
 """The version of the interface, which is also the first part of its paths."""
@@ -25,7 +25,7 @@ bearer = HTTPBearer(
     auto_error=False,  # the gate answers, with a problem
     scheme_name="Bearer",
     description="A token from `superarm token create`. A service on loopback needs none "
-    "until the first token is created.",
+    "until you create the first token.",
 )
 
 _PROBLEM = {"$ref": "#/components/schemas/Problem"}

@@ -51,7 +51,7 @@ class Guard:
     def _refusal(self, headers: dict[bytes, str]) -> tuple[HTTPStatus, str] | None:
         if b"content-length" in headers and b"transfer-encoding" in headers:
             # A proxy that reads the other one would see another end of the request.
-            detail = "a request has Content-Length or Transfer-Encoding, not both"
+            detail = "send either Content-Length or Transfer-Encoding, not both"
             return HTTPStatus.BAD_REQUEST, detail
         host = headers.get(b"host", "")
         if _without_port(host) not in self._hosts:
@@ -59,7 +59,7 @@ class Guard:
             return HTTPStatus.MISDIRECTED_REQUEST, detail
         origin = headers.get(b"origin")
         if origin is not None and _netloc(origin) != host:
-            return HTTPStatus.FORBIDDEN, "cross-origin requests are refused"
+            return HTTPStatus.FORBIDDEN, "cross-origin requests are not allowed"
         length = headers.get(b"content-length", "0")
         if length.isdecimal() and int(length[:20]) > self._most_bytes:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _too_large(self._most_bytes)

@@ -99,7 +99,7 @@ class _HubCollector(Collector):
         )
         yield GaugeMetricFamily(
             "superarm_ready",
-            "1 once the journals are replayed.",
+            "1 after the journals are replayed.",
             float(self._hub.ready),
         )
         yield GaugeMetricFamily(
@@ -112,6 +112,6 @@ class _HubCollector(Collector):
         )
         yield CounterMetricFamily(
             "superarm_committed_appends",
-            "Events and snapshots that these stored.",
+            "Events and snapshots that these transactions stored.",
             float(commits.appended),
         )

@@ -61,11 +61,11 @@ class RankRequest(PersonalizerBody):
 
     actions: list[RankableAction] = Field(
         min_length=1,
-        description="In apprentice mode, the first action that is not excluded is chosen.",
+        description="In apprentice mode, the bandit chooses the first action that is not excluded.",
     )
     context_features: list[FlatTable] | None = None
     excluded_actions: list[str] | None = Field(
-        default=None, description="Ids of actions that must not be chosen."
+        default=None, description="Ids of actions that the bandit must not choose."
     )
     event_id: str | None = Field(
         default=None,
@@ -73,7 +73,7 @@ class RankRequest(PersonalizerBody):
     )
     defer_activation: bool | None = Field(
         default=None,
-        description="Whether the reward is awaited only once the event is activated.",
+        description="Whether the bandit waits for the reward only after you activate the event.",
     )
 
 
@@ -200,7 +200,7 @@ def reward_event(
     service: ServiceDep,
     caller: Teller,
 ) -> None:
-    """Learn the reward of the chosen action. A value that differs from an earlier one: 409."""
+    """Learn the reward of the chosen action: 409 if it differs from an earlier one."""
     found = service.hub.bandit(caller.tenant, bandit)
     personalizer.reward(found, event_id, body.value)
 
@@ -213,5 +213,5 @@ def activate_event(
     service: ServiceDep,
     caller: Teller,
 ) -> None:
-    """Activate a deferred event: its reward is awaited from now on. Repeating it changes nothing."""
+    """Activate a deferred event: the bandit waits for its reward from now on. Repeating it changes nothing."""
     service.hub.bandit(caller.tenant, bandit).activate(event_id)

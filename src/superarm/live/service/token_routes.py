@@ -20,7 +20,7 @@ router = APIRouter(prefix="/v1/tokens", tags=["tokens"], route_class=AdmittedRou
 def create_token(
     body: bodies.NewToken, service: ServiceDep, caller: Admin
 ) -> bodies.Token:
-    """Create a token. It is shown once; only its hash is stored."""
+    """Create a token. The response shows it once; the storage has only its hash."""
     token, row = make_token(caller.tenant, body.name, body.scopes)
     service.storage.journal.add_token(row)
     service.gate.forget()
@@ -41,7 +41,7 @@ def list_tokens(service: ServiceDep, caller: Admin) -> list[bodies.TokenInfo]:
 
 @router.delete("/{name}", status_code=HTTPStatus.NO_CONTENT)
 def remove_token(name: str, service: ServiceDep, caller: Admin) -> None:
-    """Remove a token. It is refused within seconds."""
+    """Remove a token. The service refuses it within seconds."""
     if not service.storage.journal.remove_token(caller.tenant, name):
         raise NotFoundError(f"there is no token {name!r}")
     service.gate.forget()
