@@ -21,7 +21,7 @@ class Linear(InnerProduct):
 
     Args:
         variance: Prior variance of the weights of the features.
-        bias: Prior variance of a constant that is added.
+        bias: Prior variance of an added constant.
         variance_bounds: Limits between which ``variance`` is fitted, or "fixed".
         bias_bounds: Limits between which ``bias`` is fitted, or "fixed".
         columns: The columns of ``X`` that the kernel uses; ``None`` means all of them.

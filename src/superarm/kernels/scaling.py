@@ -31,7 +31,7 @@ class Scale(Wrapper):
 
     Args:
         kernel: The kernel to multiply.
-        factor: What the kernel is multiplied by.
+        factor: The number that multiplies the kernel.
         factor_bounds: Limits between which ``factor`` is fitted, or "fixed".
     """
 

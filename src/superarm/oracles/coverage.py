@@ -36,7 +36,7 @@ class GreedyCoverage(ChoosesNodes):
     link that never works, and its node may still be chosen. ``rescore`` updates them after every node.
 
     Args:
-        k: How many nodes are chosen.
+        k: Number of nodes to choose.
     """
 
     k: int

@@ -70,7 +70,7 @@ class GroupTopK(ComparesOnly):
     within limits form a matroid.
 
     Args:
-        k: How many arms are chosen.
+        k: Number of arms to choose.
     """
 
     k: int

@@ -61,9 +61,9 @@ class Matching(NeedsGains):
     The offer's structure is a ``Pairs``; a pair that is not offered, or not available, is forbidden.
 
     Args:
-        pairs: How many pairs are chosen, at most; any number by default.
-        exactly: Whether exactly that many pairs must be chosen. Otherwise pairs of negative
-            desirability are never chosen.
+        pairs: Most pairs to choose; by default, any number.
+        exactly: Whether to choose exactly that many pairs. Otherwise the oracle never chooses pairs of
+            negative desirability.
 
     >>> from superarm.core.graphs import Pairs
     >>> square = Pairs(left=np.array([0, 0, 1, 1]), right=np.array([0, 1, 0, 1]))

@@ -47,7 +47,7 @@ class Trip:
     Args:
         start: The arm where the trip begins.
         goal: The arm where it ends.
-        closed_turns: Turns that cannot be taken, as places in ``ShortestPath.successors.indices``.
+        closed_turns: Closed turns, as places in ``ShortestPath.successors.indices``.
         turn_costs: The cost of each turn besides the arms that it joins, (c,), in the order of these
             places.
     """

@@ -56,10 +56,10 @@ class TIM(ChoosesNodes):
     cover it.
 
     Args:
-        k: How many nodes are chosen.
-        epsilon: ε: what the guarantee gives up of 1 − 1/e; smaller takes longer.
+        k: Number of nodes to choose.
+        epsilon: ε in the guarantee 1 − 1/e − ε; a smaller ε takes longer.
         ell: ℓ: the guarantee fails with probability 3n^−ℓ at most.
-        two_sided: Whether left and right nodes are different; else both are numbers of the same nodes.
+        two_sided: Whether left and right nodes are different; otherwise both number the same nodes.
     """
 
     k: int

@@ -23,7 +23,7 @@ class TopK(ComparesOnly):
     """The ``k`` arms of largest desirability; ties within rounding go to the arm offered first.
 
     Args:
-        k: How many arms are chosen.
+        k: Number of arms to choose.
     """
 
     k: int = 1

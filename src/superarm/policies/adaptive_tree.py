@@ -39,7 +39,7 @@ _NO_CHILD = -1
 
 @register("policy", "adaptive-tree")
 class AdaptiveTree(CellPolicy):
-    """Optimism over cells that are cut where they are played: ACC-UCB.
+    """Optimism over cells that are split where it plays: ACC-UCB.
 
     The index of a leaf at depth h with mean μ̂ and n plays is
     min(μ̂ + c, μ̂' + c' + v₁ρʰ⁻¹) + v₁ρʰ + N(v₁/v₂)v₁ρʰ, where c = √(2 ln T/n), ∞ for n = 0, and
@@ -55,7 +55,7 @@ class AdaptiveTree(CellPolicy):
         direction: Whether rewards are maximised or costs minimised.
         v1: v₁: a cell of depth h has diameter at most v1·rho^h; ``None``: √d, the diameter of the
             unit cube.
-        v2: v₂: a cell of depth h holds a ball of radius v2·rho^h.
+        v2: v₂: a cell of depth h contains a ball of radius v2·rho^h.
         rho: ρ: the factor by which the diameter of a cell shrinks with every cut.
         scaled: Whether the indices of a round are mapped to [0, 1] by the smallest and the largest
             of them, for oracles that read them as probabilities.
@@ -243,13 +243,13 @@ def acc_ucb(
     rho: float = 0.5,
     scaled: bool = False,
 ) -> AdaptiveTree:
-    """ACC-UCB [nika2020contextual]: optimism over cells of contexts, cut where they are played.
+    """ACC-UCB [nika2020contextual]: optimism over cells of contexts, which are split where it plays.
 
     Args:
         model: The learner's model of the problem.
         v1: v₁: a cell of depth h has diameter at most v1·rho^h; ``None``: √d, the diameter of the
             unit cube.
-        v2: v₂: a cell of depth h holds a ball of radius v2·rho^h.
+        v2: v₂: a cell of depth h contains a ball of radius v2·rho^h.
         rho: ρ: the factor by which the diameter of a cell shrinks with every cut.
         scaled: Whether the indices of a round are mapped to [0, 1], for oracles that read them as
             probabilities.

@@ -30,8 +30,8 @@ class GrowingGrid:
     Args:
         norm_bound: B: a bound on the norm of the function in the kernel's space.
         lipschitz: Lipschitz constant L of the kernel's functions.
-        lower: Lower corner of the cube that holds the arms.
-        side: Side length of the cube that holds the arms.
+        lower: Lower corner of the cube that contains the arms.
+        side: Side length of the cube that contains the arms.
     """
 
     norm_bound: float

@@ -67,7 +67,7 @@ class _Weights(NamedTuple):
 
 @register("policy", "exp3")
 class Exp3(Learner, KnownPropensity):
-    """One arm a round, drawn by weights that rise with rewards; all equal again every ``block`` steps.
+    """One arm a round, drawn by weights that rise with rewards, reset every ``block`` steps.
 
     A reward of an arm multiplies its weight by exp(γ X/(p K)), where p is the decision's propensity. So
     the rewards of a block may come late and in any order. A reward that comes after one from a later

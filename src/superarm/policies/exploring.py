@@ -51,14 +51,14 @@ from .index import IndexPolicy
 
 @register("policy", "exploring")
 class Exploring(SavablePolicy, Forecaster, KnownPropensity):
-    """Chooses as another policy does, but now and then k arms at random, all sets equally likely.
+    """Chooses as another policy does or, in some rounds, k arms at random, all sets equally likely.
 
     Every decision has an exact propensity of at least ε/C, so that other policies can be evaluated on
     the log. The other policy learns from all rewards.
 
     Args:
-        policy: The other policy: an index policy without chance, whose oracle is top-k.
-        epsilon: Probability of a round at random, above 0 and at most 1.
+        policy: The policy to wrap: a deterministic index policy with the oracle top-k.
+        epsilon: Probability of a random round, above 0 and at most 1.
     """
 
     kind = "exploring"

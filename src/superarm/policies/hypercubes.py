@@ -1,4 +1,4 @@
-"""CC-MAB [chen2018contextual]: fixed cubes of contexts, those seen too rarely first."""
+"""CC-MAB [chen2018contextual]: fixed cubes of contexts; explores rarely seen cubes first."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NO_PLAYS = _Tally(0, 0.0)
 
 @register("policy", "hypercubes")
 class Hypercubes(CellPolicy):
-    """Explores cubes that were seen too rarely, otherwise takes the best means: CC-MAB.
+    """Explores cubes that it has seen too rarely, otherwise takes the best means: CC-MAB.
 
     A cube is under-explored in round t if it was played at most t^{2/(3+d)} ln t times. Arms in
     such cubes come first, in random order; the others follow by the mean of their cube.
@@ -146,7 +146,7 @@ class Hypercubes(CellPolicy):
 
 @register("policy", "cc-mab")
 def cc_mab(model: Model, *, tuned_for: int | None = None) -> Hypercubes:
-    """CC-MAB [chen2018contextual]: fixed cubes of contexts, those seen too rarely first.
+    """CC-MAB [chen2018contextual]: fixed cubes of contexts; explores rarely seen cubes first.
 
     Args:
         model: The learner's model of the problem.

@@ -63,13 +63,13 @@ MOST_PENDING = 256
 
 @register("policy", "index")
 class IndexPolicy(Learner, Forecaster, TablePlayer, ReportsSettings, Resumable):
-    """Believe, score, select; then learn from what was seen.
+    """Scores arms by the posterior, selects a super arm, and learns from its rewards.
 
-    Nearly every published algorithm here is one of these. For costs, ``direction`` flips the sign of
+    Nearly every published algorithm in superarm is one of these. For costs, ``direction`` flips the sign of
     the belief: rules and oracles only ever see "larger is better"; beliefs and feedback keep the
     user's sign.
 
-    Arms that were chosen and not yet seen are pending. They already shrink the uncertainty, so that
+    Arms that are chosen but not yet observed are pending. They already reduce the uncertainty, so that
     decisions without feedback between them spread out.
 
     Args:
@@ -77,10 +77,9 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, ReportsSettings, Resumable):
         rule: The rule, which scores every arm by the posterior's belief.
         oracle: The oracle, which finds the best combination of scored arms.
         direction: Whether rewards are maximised or costs minimised.
-        stepwise: Whether the oracle builds a super arm one arm after another, with the arms chosen
-            so far taken as seen.
-        switching: What it costs to leave the previous action: a known cost for every arm; ``None``:
-            nothing.
+        stepwise: Whether the oracle builds a super arm one arm after another, counting the arms chosen
+            so far as observed.
+        switching: The cost of leaving the previous action, known for every arm; ``None``: no cost.
         decision_set: Which arms may be chosen, such as those that stand for a grid that grows
             finer, as Theorem 4 of On Kernelized Multi-armed Bandits (2017) assumes; ``None``: all
             arms.

@@ -81,7 +81,7 @@ def gp_md(
         width: Distance of bounds from the mean, in standard deviations; "lemma-1" is the width of
             the theory.
         delta: Probability with which the confidence bounds may fail.
-        gain: What stands for the information gain γ: a growth rate, the gain realised so far, or a
+        gain: What to use as the information gain γ: a growth rate, the gain realised so far, or a
             bound from greedy selection.
         update: When rewards are learned: when the next episode begins ("episode"), or at once ("step").
         first_episode: When rewards of the first episode are learned: when the next one begins
@@ -124,7 +124,7 @@ def cgp_lcb(
         width: Distance of bounds from the mean, in standard deviations; "lemma-1" is the width of
             the theory.
         delta: Probability with which the confidence bounds may fail.
-        gain: What stands for the information gain γ: a growth rate, the gain realised so far, or a
+        gain: What to use as the information gain γ: a growth rate, the gain realised so far, or a
             bound from greedy selection.
         posterior: Which posterior; "auto" chooses by the model's arms, "drifting" is for rewards
             that drift.

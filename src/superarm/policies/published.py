@@ -48,7 +48,7 @@ def igp_ucb(
     Args:
         model: The learner's model of the problem.
         delta: Probability with which the confidence bounds may fail.
-        gain: What stands for the information gain γ: a growth rate, the gain realised so far, or a
+        gain: What to use as the information gain γ: a growth rate, the gain realised so far, or a
             bound from greedy selection.
         posterior: Which posterior; "auto" chooses by the model's arms, "drifting" is for rewards
             that drift.
@@ -72,7 +72,7 @@ def gp_ucb(
     Args:
         model: The learner's model of the problem.
         delta: Probability with which the confidence bounds may fail.
-        gain: What stands for the information gain γ: a growth rate, the gain realised so far, or a
+        gain: What to use as the information gain γ: a growth rate, the gain realised so far, or a
             bound from greedy selection.
         posterior: Which posterior; "auto" chooses by the model's arms, "drifting" is for rewards
             that drift.
@@ -140,10 +140,10 @@ def gp_ts(
     Args:
         model: The learner's model of the problem.
         delta: Probability with which the confidence bounds may fail.
-        gain: What stands for the information gain γ: a growth rate, the gain realised so far, or a
+        gain: What to use as the information gain γ: a growth rate, the gain realised so far, or a
             bound from greedy selection.
         mode: "joint" draws all arms together, "independent" each from its own marginal.
-        scaled: Whether samples are widened by v_t; otherwise v_t is 1.
+        scaled: Whether to widen samples by v_t; otherwise v_t is 1.
         decision_set: "all" arms, or "discretised": only those that stand for the points of a grid
             that grows finer: D_t of section 4.2, which Theorem 4 of On Kernelized Multi-armed Bandits
             (2017) assumes.
@@ -250,9 +250,9 @@ def oclok_ucb(
         delta: Probability with which the confidence bounds may fail.
         posterior: Which posterior; "auto" chooses by the model's arms, "drifting" is for rewards
             that drift.
-        form: Which of the equivalent forms does the algebra; "auto" chooses by cost.
-        stepwise: Whether the oracle builds a super arm one arm after another, with the arms chosen
-            so far taken as seen.
+        form: Which of the equivalent forms to use; "auto" chooses by cost.
+        stepwise: Whether the oracle builds a super arm one arm after another, counting the arms chosen
+            so far as observed.
     """
     schedule = rules.OclokUCB(most_arms=arm_count(model), delta=delta)
     rule = rules.UCB(schedule=schedule)
@@ -306,9 +306,9 @@ def composed(
         rule: The rule, which scores every arm by the posterior's belief.
         posterior: Which posterior; "auto" chooses by the model's arms, "drifting" is for rewards
             that drift.
-        stepwise: Whether the oracle builds a super arm one arm after another, with the arms chosen
-            so far taken as seen.
-        switching: What it costs to leave the previous action; ``None``: nothing.
+        stepwise: Whether the oracle builds a super arm one arm after another, counting the arms chosen
+            so far as observed.
+        switching: The cost of leaving the previous action; ``None``: no cost.
         most_pending: Most pending arms that count, those chosen last; 0 counts none.
     """
     require_part(rule, Rule, "rule")

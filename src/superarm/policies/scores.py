@@ -126,7 +126,7 @@ class Expected(_Certain):
     """Minus the cost that a column of the features expects of each arm, at most 0.
 
     Args:
-        column: The column of the features that holds expected costs.
+        column: The column of the features that contains expected costs.
     """
 
     column: int = 1

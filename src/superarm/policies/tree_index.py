@@ -54,7 +54,7 @@ class TreeIndexPolicy(TreePolicy):
     Args:
         posterior: The posterior, which learns from rewards.
         rule: The rule, which scores every action by the posterior's belief.
-        metric: What it costs to go from one action to the next.
+        metric: The cost of moving from one action to the next.
         direction: Whether rewards are maximised or costs minimised.
         update: When rewards are learned: when the next episode begins ("episode"), as in
             Algorithm 1, so that offers must begin episodes; or at once ("step").

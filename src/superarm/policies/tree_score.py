@@ -19,7 +19,7 @@ class TreeScorePolicy(TreePolicy):
 
     Args:
         score: The score, which gives every action its desirability.
-        metric: What it costs to go from one action to the next.
+        metric: The cost of moving from one action to the next.
         trees: Number of random trees; episodes take them in turn.
         tau: τ: edges of a tree are at least this many times shorter than those one level above.
         kappa: κ, 1 or more: how fast mirror descent follows the costs.

@@ -77,7 +77,7 @@ class ChangeDetecting(NumberedWrapper):
     Args:
         posterior: The posterior inside; it must not have learned anything yet.
         run_length: The mean number of observations before a false alarm is at least this.
-        scale: How many times as large innovations become in the change that is tested for.
+        scale: Factor by which innovations grow in the change to detect.
 
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.posteriors import FiniteGP

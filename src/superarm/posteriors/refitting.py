@@ -40,7 +40,7 @@ class _Refit(NamedTuple):
 
 @register("posterior", "refitting")
 class Refitting(Wrapping):
-    """Any posterior with a kernel, refitted every so many observations.
+    """Any posterior with a kernel, refitted after a fixed number of observations.
 
     A fit covers the free hyper-parameters of the kernel and of ``drift`` and, with ``fit_noise``, the
     noise variance. They maximise the marginal likelihood of the last ``most`` observations; the
@@ -55,10 +55,10 @@ class Refitting(Wrapping):
     limit is on work, not on time, so that a run gives the same numbers everywhere.
 
     Args:
-        posterior: The posterior inside; its kernel must be tunable, as those of superarm are.
-        every: How many observations lie between two fits.
-        most: How many of the latest observations are stored and fitted.
-        work: The most work in one fit: likelihoods computed, times observations.
+        posterior: The posterior inside; it must be possible to fit its kernel, as with superarm's own.
+        every: Number of observations between two fits.
+        most: Number of the latest observations to store and to fit.
+        work: Most work of one fit: the number of likelihoods times that of observations.
         fit_noise: Whether to fit the noise variance as well.
 
     >>> from superarm.kernels import SquaredExponential

@@ -25,7 +25,7 @@ class Resetting(NumberedWrapper):
 
     Args:
         posterior: The posterior inside; it must not have learned anything yet.
-        block: How many steps lie between two resets.
+        block: Number of steps between two resets.
 
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.posteriors import FiniteGP

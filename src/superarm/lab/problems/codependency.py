@@ -38,7 +38,7 @@ class Codependency(ChangingArms):
     Args:
         arrivals: Mean of the Poisson number of arms in a round.
         k: Number of arms chosen.
-        pool: Number of contexts that arms are drawn from.
+        pool: Number of contexts from which arms are drawn.
         lengthscale: Lengthscale of the truth; the learner assumes 1.
         squared: Whether the distance in the truth's kernel is squared; as printed, it is not.
         noise_std: Standard deviation of the noise.

@@ -123,7 +123,7 @@ class Movies(ChangingArms):
             paper, else 20.
         least_stars: Stars from which a rating joins a film and a viewer; 0.5, the fewest, keeps
             them all.
-        edition: Which MovieLens data: ml-latest-small, or 25M; auto takes 25M where it is found.
+        edition: Which MovieLens data: ml-latest-small, or 25M; auto takes 25M if you have it.
         first_year: First year whose ratings count, in the 25M edition; 2016, the paper's "after
             2015".
         source: Real data, synthetic data of the same shape, or auto: real where available.

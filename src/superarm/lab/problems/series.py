@@ -144,7 +144,7 @@ def traffic_series(
         seed: Which random world.
         horizon: Number of rounds T.
         source: Real data, synthetic data of the same shape, or auto: real where available.
-        day: Which day's morning is played, 6 or 7; days 1 to 5 are learned from.
+        day: The day whose morning is played, 6 or 7; the model is fitted to days 1 to 5.
         k: Number of sensors chosen.
         noise_fraction: The model's noise variance, as a share of the sensors' average variance.
     """

@@ -154,7 +154,7 @@ def rkhs_function(
         horizon: Number of rounds T.
         arms: Number of points, uniform on [0, 1]^dimension.
         dimension: Number of features.
-        kernel: Squared-exponential or matern.
+        kernel: "squared-exponential" or "matern".
         lengthscale: How far apart arms are still similar: one number, or one for each column.
         nu: Smoothness: 0.5, 1.5 and 2.5 are the usual values.
         noise_fraction: The noise variance as a share of the range or variance of the truth.
@@ -198,7 +198,7 @@ def gp_function(
         horizon: Number of rounds T.
         arms: Number of points, uniform on [0, 1]^dimension.
         dimension: Number of features.
-        kernel: Squared-exponential or matern.
+        kernel: "squared-exponential" or "matern".
         lengthscale: How far apart arms are still similar: one number, or one for each column.
         nu: Smoothness: 0.5, 1.5 and 2.5 are the usual values.
         noise_fraction: The noise variance as a share of the range or variance of the truth.
@@ -233,9 +233,9 @@ def benchmark_function(
     Args:
         seed: Which random world.
         horizon: Number of rounds T.
-        function: Rosenbrock, branin, hartmann3 or hartmann6.
+        function: "rosenbrock", "branin", "hartmann3" or "hartmann6".
         arms: Number of points; by default 100 per dimension.
-        kernel: The learner's kernel, squared-exponential or matern; the function does not depend on
+        kernel: The learner's kernel, "squared-exponential" or "matern"; the function does not depend on
             it.
         lengthscale: How far apart arms are still similar: one number, or one for each column.
         nu: Smoothness: 0.5, 1.5 and 2.5 are the usual values.

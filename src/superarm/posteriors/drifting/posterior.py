@@ -74,7 +74,7 @@ class DriftingGP(GaussianPosterior, HasPriorCovariance):
             Temporal(epsilon=0.01), is the drift of bogunovic2016time:
             f_{t+1} = √(1 − ε) f_t + √ε g_{t+1}. Others are Matern with nu 0.5 or 1.5, Periodic,
             Constant, and sums and products of these.
-        form: Which of the equivalent forms does the algebra: "folded", "visited" or "kalman";
+        form: Which of the equivalent forms to use: "folded", "visited" or "kalman";
             "auto" chooses by cost.
         time_tolerance: Largest error of the kernel of time, relative to its variance. The larger
             it is, the smaller is the state of a periodic kernel.

@@ -78,10 +78,9 @@ class FiniteGP(FixedPosterior, Resumable, HasPriorCovariance, ExpectsRewards):
         arms: The fixed arms, one row of features each.
         noise_variance: Variance of the noise of one observation, in squared units of the reward.
         mean: The prior mean: a number, one number per arm, or a function of the arms' features.
-        form: Which of the equivalent forms does the algebra: "root" stores a square root of the
+        form: Which of the equivalent forms to use: "root" stores a square root of the
             covariance, "visited" an inverse over visited arms; "auto" chooses by cost.
-        backend: "numba" runs compiled loops, "numpy" none; "auto" takes numba where it is
-            installed.
+        backend: "numba" runs compiled loops, "numpy" none; "auto" uses numba if it is installed.
 
     >>> from superarm.kernels import SquaredExponential
     >>> gp = FiniteGP(SquaredExponential(lengthscale=0.3), [[0.0], [0.5], [0.4]], noise_variance=0.01)

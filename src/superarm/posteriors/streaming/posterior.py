@@ -68,18 +68,18 @@ _LARGEST_MATCH = 1 << 20
 class StreamingGP(KernelPosterior):
     """Exact posterior for arms that change from round to round.
 
-    Where the kernel has no exact features, memory grows with the square of the number of
+    If the kernel has no exact features, memory grows with the square of the number of
     observations, up to ``most_exact``. The properties ``form`` and ``tolerance`` describe what is in
-    use. ``forgotten`` counts observations that were too old on arrival and were not learned.
+    use. ``forgotten`` counts observations that were too old on arrival to be learned.
 
     Args:
         kernel: The kernel.
         noise_variance: Variance of the noise of one observation, in squared units of the reward.
         mean: The prior mean: a number, or a function of the arms' features.
-        form: Which of the equivalent forms does the algebra: "cholesky" or "finite-rank"; "auto"
+        form: Which of the equivalent forms to use: "cholesky" or "finite-rank"; "auto"
             chooses by cost.
-        most_exact: Most observations without exact features; the default takes 3 GB. Beyond them
-            inducing points sum up all observations or, without ``inducing``, more are refused.
+        most_exact: Most observations without exact features; the default takes 3 GB. Beyond
+            that, inducing points summarise all observations; without ``inducing``, it refuses more.
         inducing: Most inducing points beyond ``most_exact`` observations; ``None``: no inducing
             points.
         timed: Whether the offer's time becomes the last feature.

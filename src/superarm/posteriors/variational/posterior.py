@@ -103,8 +103,8 @@ class SparseVariational(KernelPosterior):
         adam_rate: Learning rate of the inducing points, in feature units; with 0 they stay at the arms.
         discrete_columns: Columns that identify the arm of a row, counted from 0; they never move.
         restart: Whether every ``observe`` first puts the inducing points back to the arms
-            (Algorithm 3); otherwise they stay where Adam has moved them.
-        noise_rate: Step size of the noise estimate, 0 to 1; with 0 the noise is taken as known.
+            (Algorithm 3); otherwise they remain where Adam moved them.
+        noise_rate: Step size of the noise estimate, 0 to 1; with 0 the noise counts as known.
 
     >>> from superarm.kernels import SquaredExponential
     >>> kernel = SquaredExponential(lengthscale=0.3)

@@ -43,7 +43,7 @@ class InBlock:
 
     Args:
         schedule: How wide the confidence bound is in each round of a block.
-        block: How many rounds lie between two resets.
+        block: Number of rounds between two resets.
     """
 
     schedule: Schedule
