@@ -154,8 +154,8 @@ def _is_table(arms: Mapping[Any, Any], encoding: Encoding | None) -> bool:
 def _require_named(named: Arms | None) -> Arms:
     if named is None:
         raise UnknownArmError(
-            "this bandit has no named arms; pass arms with features, as in "
-            "ask(arms={'mocha': [0.2, 0.5]}) or --arms FILE, or name them once with name_arms"
+            "this bandit has no named arms; offer arms with features, such as {'mocha': [0.2, 0.5]}, or "
+            "name arms first"
         )
     return named
 
