@@ -2,10 +2,10 @@
 
 Every peer has the same squared exponential (or Matérn) kernel, fixed hyper-parameters, double
 precision and one thread. The peers on torch take Cholesky factors at every size (no conjugate
-gradients, no Lanczos), without gradients and without checks of arguments; of GPyTorch's other
-settings those that proved fastest at N = 1250 are on: ``memory_efficient`` for a rebuild,
+gradients, no Lanczos), without gradients and without checks of arguments. Of GPyTorch's other
+settings, those that proved fastest at N = 1250 are on: ``memory_efficient`` for a rebuild,
 ``fast_pred_var`` for conditioning. Its noise is a ``FixedNoiseGaussianLikelihood``, because a
-``GaussianLikelihood`` keeps its lower bound in single precision and is off by 2e-10.
+``GaussianLikelihood`` stores its lower bound in single precision and is off by 2e-10.
 """
 
 from __future__ import annotations
@@ -25,21 +25,29 @@ from superarm.core import Floats, State
 from superarm.kernels import Kernel, Matern, SquaredExponential
 
 GPFLOW_PYTHON = "SUPERARM_GPFLOW_PYTHON"
-"""Names the interpreter of an environment with GPflow, which does not live beside the others."""
+"""Names the interpreter of an environment with GPflow, which cannot be installed beside the others."""
 GPFLOW_JITTER = 1e-6
 """GPflow's own default."""
+_ALWAYS_CHOLESKY = 1_000_000  # points up to which GPyTorch takes Cholesky factors
 
 
 class Moments(NamedTuple):
-    """Mean and standard deviation of every arm asked about, (m,) each."""
+    """Mean and standard deviation of every arm on offer, (m,) each."""
 
     mean: Floats
     std: Floats
 
     def difference(self, other: Moments) -> float:
-        """Largest difference of any entry; NaN counts as infinite."""
-        worst = max(np.max(np.abs(a - b)) for a, b in zip(self, other, strict=True))
-        return float(worst) if np.isfinite(worst) else float("inf")
+        """The largest difference of any entry; NaN counts as infinite.
+
+        Args:
+            other: Of the same arms.
+        """
+        of_means = np.max(np.abs(self.mean - other.mean))
+        of_stds = np.max(np.abs(self.std - other.std))
+        if not np.isfinite(of_means) or not np.isfinite(of_stds):
+            return float("inf")
+        return float(max(of_means, of_stds))
 
 
 class Contender(Protocol):
@@ -48,11 +56,22 @@ class Contender(Protocol):
     name: str
 
     def start(self, arms: Floats, rewards: Floats) -> None:
-        """Know this data, (N, d) and (N,); not timed."""
+        """Learn the first data; not timed.
+
+        Args:
+            arms: (N, d).
+            rewards: (N,).
+        """
         ...
 
     def round(self, offered: Floats, chosen: Floats, rewards: Floats) -> Moments:
-        """Predict all offered arms, then learn from the chosen ones."""
+        """Predict all arms on offer, then learn from the chosen ones.
+
+        Args:
+            offered: Arms, (m, d).
+            chosen: Those of them that are observed, (k, d).
+            rewards: Their rewards, (k,).
+        """
         ...
 
 
@@ -67,7 +86,7 @@ class Problem(NamedTuple):
 
 
 class _Refit:
-    """Keeps the data, and leaves the rest to ``_predict``."""
+    """Stores the data; subclasses define ``_predict``."""
 
     name: str
 
@@ -77,7 +96,8 @@ class _Refit:
         self.rewards: Floats
 
     def start(self, arms: Floats, rewards: Floats) -> None:
-        self.arms, self.rewards = arms, rewards
+        self.arms = arms
+        self.rewards = rewards
 
     def round(self, offered: Floats, chosen: Floats, rewards: Floats) -> Moments:
         moments = self._predict(offered)
@@ -105,9 +125,8 @@ class FreshSolve(_Refit):
         L, _ = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
         W = solve_triangular(L, cross, lower=True, check_finite=False)
         z = solve_triangular(L, self.rewards, lower=True, check_finite=False)
-        return Moments(
-            z @ W, np.sqrt(np.maximum(1.0 - np.einsum("ij,ij->j", W, W), 0.0))
-        )
+        variance = 1.0 - np.einsum("ij,ij->j", W, W)
+        return Moments(z @ W, np.sqrt(np.maximum(variance, 0.0)))
 
 
 class SklearnRefit(_Refit):
@@ -130,9 +149,9 @@ class SklearnRefit(_Refit):
             optimizer=None,
             copy_X_train=False,
         )
-        return Moments(
-            *model.fit(self.arms, self.rewards).predict(offered, return_std=True)
-        )
+        model.fit(self.arms, self.rewards)
+        mean, std = model.predict(offered, return_std=True)
+        return Moments(mean, std)
 
 
 class GPyTorchRefit(_Refit):
@@ -142,14 +161,15 @@ class GPyTorchRefit(_Refit):
 
     def _predict(self, offered: Floats) -> Moments:
         with _exact_torch("memory_efficient"):
-            return _moments(_exact_gp(self.arms, self.rewards, self.problem), offered)
+            model = _exact_gp(self.arms, self.rewards, self.problem)
+            return _moments(model, offered)
 
 
 # --- increments: what the torch libraries offer for a stream -----------------------------
 
 
 class _Fantasy:
-    """Keeps a model and conditions it further."""
+    """Conditions a model on more data in each round."""
 
     name: str
 
@@ -190,7 +210,7 @@ class GPyTorchFantasy(_Fantasy):
 
 
 class BoTorchCondition(_Fantasy):
-    """``SingleTaskGP.condition_on_observations``; no standardisation, a noise level that is given."""
+    """``SingleTaskGP.condition_on_observations``, without standardisation and with a fixed noise."""
 
     name = "BoTorch, condition_on_observations"
 
@@ -247,7 +267,7 @@ def _exact_gp(arms: Floats, rewards: Floats, problem: Problem) -> Any:
     y = _tensor(rewards)
     noise = y.new_full(y.shape, problem.noise_variance)
     likelihood = gpytorch.likelihoods.FixedNoiseGaussianLikelihood(noise)
-    # Made here, because this module must be readable where gpytorch is not installed.
+    # Defined here, because this module must be importable without gpytorch.
     kind = type("ExactModel", (gpytorch.models.ExactGP,), {"forward": forward})
     model = kind(_tensor(arms), y, likelihood)
     model.mean_module = gpytorch.means.ZeroMean()
@@ -262,7 +282,7 @@ def _moments(model: Any, offered: Floats) -> Moments:
 
 @contextmanager
 def _exact_torch(setting: str) -> Iterator[None]:
-    """Exact and as fast as it goes: Cholesky at every size, no gradients, no checks."""
+    """Exact and as fast as possible: Cholesky at every size, no gradients, no checks."""
     import gpytorch
     import torch
 
@@ -270,7 +290,7 @@ def _exact_torch(setting: str) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(getattr(gpytorch.settings, setting)(True))
-        stack.enter_context(gpytorch.settings.max_cholesky_size(1_000_000))
+        stack.enter_context(gpytorch.settings.max_cholesky_size(_ALWAYS_CHOLESKY))
         stack.enter_context(gpytorch.settings.debug(False))
         yield
 
@@ -278,10 +298,17 @@ def _exact_torch(setting: str) -> Iterator[None]:
 def sgpr_moments(
     arms: Floats, rewards: Floats, points: Floats, offered: Floats, noise: float
 ) -> Moments:
-    """GPyTorch's own Titsias posterior with these inducing points, made from all data.
+    """GPyTorch's own Titsias posterior of all data with these inducing points.
 
-    Its correction of the diagonal would also change the training rows, which is FITC; without it the
-    variance lacks what the inducing points do not tell, 1 − q(x, x), added here.
+    Its correction of the diagonal would also change the training rows, which is FITC. Without it the
+    variance lacks what the inducing points do not explain, 1 − q(x, x), added here.
+
+    Args:
+        arms: All that were observed, (N, d).
+        rewards: Their rewards, (N,).
+        points: Inducing points, (s, d).
+        offered: The arms on offer, (m, d).
+        noise: Variance of a reward.
     """
     import gpytorch
 
@@ -305,8 +332,16 @@ def sgpr_moments(
             likelihood=likelihood,
         )
         latent = model.double().eval()(_tensor(offered))
-        untold = 1.0 - model.covar_module(_tensor(offered), diag=True)
-        return Moments(latent.mean.numpy(), (latent.variance + untold).sqrt().numpy())
+        unexplained = 1.0 - model.covar_module(_tensor(offered), diag=True)
+        variance = latent.variance + unexplained
+        return Moments(latent.mean.numpy(), variance.sqrt().numpy())
+
+
+class GpflowAnswer(NamedTuple):
+    """What GPflow predicts, and its median time."""
+
+    moments: Moments
+    seconds: float
 
 
 def gpflow_moments(
@@ -316,30 +351,56 @@ def gpflow_moments(
     offered: Floats,
     noise: float,
     repeats: int,
-) -> tuple[Moments, float]:
-    """GPflow's Titsias posterior and its median seconds, from an interpreter that has it."""
+) -> GpflowAnswer:
+    """GPflow's Titsias posterior and its median seconds, from an interpreter that has it.
+
+    Args:
+        arms: All that were observed, (N, d).
+        rewards: Their rewards, (N,).
+        points: Inducing points, (s, d).
+        offered: The arms on offer, (m, d).
+        noise: Variance of a reward.
+        repeats: How often it is timed.
+    """
+    script = Path(__file__).with_name("gpflow_peer.py")
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONPATH"
+    }
     with tempfile.TemporaryDirectory() as folder:
-        given, found = Path(folder) / "given.npz", Path(folder) / "found.npz"
-        rows = {"arms": arms, "rewards": rewards, "points": points, "offered": offered}
-        np.savez(given, noise=noise, repeats=repeats, jitter=GPFLOW_JITTER, **rows)  # type: ignore[arg-type]
-        script = Path(__file__).with_name("gpflow_peer.py")
-        subprocess.run(
-            [os.environ[GPFLOW_PYTHON], str(script), str(given), str(found)],
-            check=True,
-            stderr=subprocess.DEVNULL,  # tensorflow tells what it does not find
-            env={
-                key: value for key, value in os.environ.items() if key != "PYTHONPATH"
-            },
+        question = Path(folder) / "question.npz"
+        answer = Path(folder) / "answer.npz"
+        np.savez(
+            question,
+            noise=noise,
+            repeats=repeats,
+            jitter=GPFLOW_JITTER,
+            arms=arms,
+            rewards=rewards,
+            points=points,
+            offered=offered,
         )
-        with np.load(found) as answer:
-            return Moments(answer["mean"], answer["std"]), float(answer["seconds"])
+        subprocess.run(
+            [os.environ[GPFLOW_PYTHON], str(script), str(question), str(answer)],
+            check=True,
+            stderr=subprocess.DEVNULL,  # tensorflow lists what it does not find
+            env=environment,
+        )
+        with np.load(answer) as arrays:
+            moments = Moments(arrays["mean"], arrays["std"])
+            return GpflowAnswer(moments, float(arrays["seconds"]))
 
 
 # --- fixed arms --------------------------------------------------------------------------
 
 
 class SklearnMerged:
-    """scikit-learn on merged data: a point per visited arm, its mean reward, its noise/count."""
+    """scikit-learn on merged data: a point per visited arm, its mean reward, its noise/count.
+
+    Args:
+        kernel: Ours.
+        arms: Their features, (n, d).
+        noise_variance: Of a reward.
+    """
 
     name = "scikit-learn, merged data"
 
@@ -359,16 +420,26 @@ class SklearnMerged:
         self._sums = np.zeros(len(arms))
 
     def load(self, state: State) -> None:
-        """The merged data of one of our posteriors."""
+        """Take the merged data of one of our posteriors.
+
+        Args:
+            state: Its state.
+        """
         self._counts = state.arrays["weight"] * self._noise_variance
         self._sums = state.arrays["weighted_rewards"] * self._noise_variance
 
     def observe(self, arm: int, reward: float) -> None:
+        """Merge one reward.
+
+        Args:
+            arm: Its arm.
+            reward: The reward.
+        """
         self._counts[arm] += 1.0
         self._sums[arm] += reward
 
     def predict(self) -> Moments:
-        """Of all arms."""
+        """Mean and std of all arms."""
         from sklearn.gaussian_process import GaussianProcessRegressor
 
         visited = np.flatnonzero(self._counts)
@@ -380,26 +451,45 @@ class SklearnMerged:
             copy_X_train=False,
         )
         model.fit(self._arms[visited], self._sums[visited] / counts)
-        return Moments(*model.predict(self._arms, return_std=True))
+        mean, std = model.predict(self._arms, return_std=True)
+        return Moments(mean, std)
 
     def fitted(self, state: State) -> Moments:
+        """Mean and std of all arms, with the data of one of our posteriors.
+
+        Args:
+            state: Its state.
+        """
         self.load(state)
         return self.predict()
 
 
 # --- which of them can run here ----------------------------------------------------------
 
-STREAMING: tuple[tuple[str, Callable[[Problem], Contender]], ...] = (
-    ("scipy", FreshSolve),
-    ("sklearn", SklearnRefit),
-    ("gpytorch", GPyTorchRefit),
-    ("gpytorch", GPyTorchFantasy),
-    ("botorch", BoTorchCondition),
+
+class _Peer(NamedTuple):
+    """A peer, and the module that it needs."""
+
+    module: str
+    make: Callable[[Problem], Contender]
+    name: str
+
+
+_STREAMING_PEERS = (
+    _Peer("scipy", FreshSolve, FreshSolve.name),
+    _Peer("sklearn", SklearnRefit, SklearnRefit.name),
+    _Peer("gpytorch", GPyTorchRefit, GPyTorchRefit.name),
+    _Peer("gpytorch", GPyTorchFantasy, GPyTorchFantasy.name),
+    _Peer("botorch", BoTorchCondition, BoTorchCondition.name),
 )
 
 
 def missing(module: str) -> str | None:
-    """Why a peer cannot run, or ``None``."""
+    """Why a peer cannot run; ``None`` if it can.
+
+    Args:
+        module: The module that it needs.
+    """
     try:
         importlib.import_module(module)
     except ImportError as error:
@@ -407,14 +497,25 @@ def missing(module: str) -> str | None:
     return None
 
 
-def streaming_peers(problem: Problem) -> tuple[list[Contender], list[str]]:
+class StreamingPeers(NamedTuple):
     """Peers that are installed, and a line for each that is not."""
-    found: list[Contender] = []
+
+    contenders: list[Contender]
+    skipped: list[str]
+
+
+def streaming_peers(problem: Problem) -> StreamingPeers:
+    """Make all peers that are installed.
+
+    Args:
+        problem: What all contenders receive.
+    """
+    contenders: list[Contender] = []
     skipped: list[str] = []
-    for module, make in STREAMING:
-        reason = missing(module)
+    for peer in _STREAMING_PEERS:
+        reason = missing(peer.module)
         if reason is None:
-            found.append(make(problem))
+            contenders.append(peer.make(problem))
         else:
-            skipped.append(f"{getattr(make, 'name', module)}: {reason}")
-    return found, skipped
+            skipped.append(f"{peer.name}: {reason}")
+    return StreamingPeers(contenders, skipped)
