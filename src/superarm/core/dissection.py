@@ -102,6 +102,35 @@ def dissect(length: Floats, turns: Ints) -> Separators:
     return Separators(start, stop, is_leftward)
 
 
+def squared_order(order: Ints, turns: Ints) -> Ints:
+    """The roads in an order of elimination for the square of a matrix of the line graph, (n,).
+
+    In the square roads are linked that have a neighbour in common, so that the roads of a cut no longer
+    separate its sides. All roads at one end of each of them do: they come after both sides, too.
+
+    Args:
+        order: The roads in order of elimination, (n,).
+        turns: From which road to which, (c, 2).
+    """
+    n = len(order)
+    rank = np.empty(n, dtype=np.intp)
+    rank[order] = np.arange(n)
+    ends = junctions_of(n, turns)  # (n, 2)
+    tail, head = ends.T
+    junctions = int(ends.max(initial=-1)) + 1
+    # One side of a cut comes before the other, which tells junctions of both apart.
+    first = np.full(junctions, n, dtype=np.intp)
+    np.minimum.at(first, tail, rank)
+    np.minimum.at(first, head, rank)
+    cut_end = np.where(first[tail] < first[head], head, tail)
+    # The last of the roads that have this end of a cut at the junction.
+    last = np.zeros(junctions, dtype=np.intp)
+    np.maximum.at(last, cut_end, rank)
+    later = np.maximum(last[tail], last[head])
+    squared: Ints = np.lexsort((rank, np.maximum(rank, later)))
+    return squared
+
+
 def junctions_of(roads: int, turns: Ints) -> Ints:
     """The junctions where each road begins and ends, (n, 2).
 

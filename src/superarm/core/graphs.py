@@ -46,6 +46,11 @@ class Graph:
         """
         return None
 
+    @property
+    def squared_order(self) -> Ints | None:
+        """Its nodes in an order of little fill for the square of the Laplacian, (n,), or ``None``."""
+        return None
+
 
 @register("network", "turns")
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,6 +96,14 @@ class TurnGraph(Graph):
 
         turns = self.turns.astype(np.intp)
         return read_only(elimination_order(self.length, turns))
+
+    @cached_property
+    def squared_order(self) -> Ints:
+        """The roads in an order for the square of the Laplacian, (n,)."""
+        from .dissection import squared_order
+
+        turns = self.turns.astype(np.intp)
+        return read_only(squared_order(self.elimination_order, turns))
 
     def incidence(self) -> Any:
         """B of eq. 133 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025), (n, c).

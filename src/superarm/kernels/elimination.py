@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints
+from superarm.core.compiling import is_compiled
 from superarm.core.errors import NotPositiveDefiniteError
 
 # Subtrees of at most so many columns become one front: dense work is cheaper than small steps.
@@ -74,6 +75,11 @@ class Factor:
         return pivots
 
     @property
+    def log_det(self) -> float:
+        """ln det A."""
+        return float(np.log(self.pivots).sum())
+
+    @property
     def is_symmetric(self) -> bool:
         """Whether rows are in the same order as columns: none were exchanged for a larger pivot."""
         return np.array_equal(self._superlu.perm_r, self._superlu.perm_c)
@@ -99,6 +105,13 @@ def plan_elimination(matrix: Any, order: Ints | None = None) -> Elimination:
         matrix: The matrix, (n, n).
         order: Its rows in an order of little fill, (n,); by default SuperLU finds one.
     """
+    if order is not None and is_compiled("auto"):
+        return _plan_in_order(matrix.tocsc(), order.astype(np.int64))
+    return _plan_by_factor(matrix, order)
+
+
+def _plan_by_factor(matrix: Any, order: Ints | None) -> Elimination:
+    """The plan read off a complete factor of SuperLU."""
     from scipy.sparse import csc_array
 
     n = matrix.shape[0]
@@ -115,6 +128,59 @@ def plan_elimination(matrix: Any, order: Ints | None = None) -> Elimination:
     new_parents = new[parents[post]]
     fronts = _fronts(L, reach, new_parents, post, new)
     return Elimination(factor.order[post], fronts)
+
+
+def _plan_in_order(matrix: Any, order: Ints) -> Elimination:
+    """The plan from the pattern alone: no factor is computed."""
+    from ._compiled import fill_front_rows, find_tree
+
+    n = matrix.shape[0]
+    indptr = matrix.indptr.astype(np.int64)
+    indices = matrix.indices.astype(np.int32, copy=False)
+    parents = np.empty(n, dtype=np.int64)
+    reach = np.empty(n, dtype=np.int64)
+    find_tree(indptr, indices, order, node_places(order), parents, reach)
+    post = _postorder(parents)
+    new = np.append(node_places(post), n)
+    order = order[post]
+    parents = new[parents[post]]
+    reach = reach[post]
+
+    firsts = _front_starts(parents.tolist(), reach.tolist())
+    starts = np.array([*firsts, n], dtype=np.int64)
+    lasts = starts[1:] - 1
+    front_of = np.repeat(np.arange(len(firsts)), np.diff(starts))
+    front_of = np.append(front_of, NO_FRONT)
+    front_parents = front_of[parents[lasts]]
+    row_starts = np.concatenate([[0], np.cumsum(reach[lasts])])
+    rows = np.empty(row_starts[-1], dtype=np.int64)
+    fill_front_rows(
+        *(indptr, indices, order, node_places(order)),
+        *(starts, front_parents, row_starts, rows),
+    )
+    fronts = [
+        Front(start, stop, rows[first:end], parent)
+        for start, stop, first, end, parent in zip(
+            firsts,
+            starts[1:].tolist(),
+            row_starts[:-1].tolist(),
+            row_starts[1:].tolist(),
+            front_parents.tolist(),
+            strict=True,
+        )
+    ]
+    return Elimination(order, fronts)
+
+
+def node_places(order: Ints) -> Ints:
+    """The new number of every old one, (n,).
+
+    Args:
+        order: The old number of every new one, (n,).
+    """
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order))
+    return places
 
 
 def _elimination_tree(L: Any, reach: Ints) -> Ints:

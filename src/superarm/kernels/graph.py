@@ -32,6 +32,7 @@ from superarm.core.registry import HasParameters, has_spec, register
 from .base import DEFAULT_BOUNDS, Bounds, Gradients, Kernel
 from .checks import set_columns, set_positive
 from .graph_powers import DensePower, SparsePower
+from .incomplete_factor import DROP, IncompleteFactor
 
 Normalisation = Literal["mean", "unit", "raw"]
 
@@ -236,8 +237,38 @@ class GraphMatern(Kernel, HasParameters):
 
         scale = self._scale_of_all()
         root = diags_array(self._node_scales())
-        power = self._sparse().precision()
+        power = self._sparse().precision
         return ((root @ power @ root) / scale).tocsc()
+
+    def precision_times(self, values: Floats) -> Floats:
+        """K⁻¹ over all nodes times ``values``, without computing K⁻¹; for an integer ν.
+
+        Args:
+            values: (n,) or (n, k).
+        """
+        root = self._node_scales()
+        inner = (values.T * root).T
+        product = self._sparse().precision_times(inner)
+        return np.asarray((product.T * root).T / self._scale_of_all())
+
+    def precision_factor(
+        self, scale: float, shift: Floats, drop: float = DROP
+    ) -> IncompleteFactor:
+        """The factor of scale · K⁻¹ + diag(shift) over all nodes, for an integer ν.
+
+        Args:
+            scale: What multiplies K⁻¹.
+            shift: What is added to the diagonal, (n,).
+            drop: How small entries of the factor must be to be dropped.
+        """
+        sparse = self._sparse()
+        if self.normalisation == "unit":
+            matrix = self.precision()
+        else:
+            matrix = sparse.precision
+            scale /= self._scale_of_all()
+        plan = sparse.precision_plan
+        return IncompleteFactor(matrix, drop, plan=plan, scale=scale, shift=shift)
 
     def log_det_precision(self) -> float:
         """ln det K⁻¹ over all nodes, for an integer ν."""

@@ -24,8 +24,12 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.core.caching import cached_property
+from superarm.core.compiling import is_compiled
 from superarm.core.errors import InputError, NotPositiveDefiniteError
 from superarm.core.graphs import Graph
+
+from .elimination import Elimination, Factor, factorise, plan_elimination
+from .incomplete_factor import IncompleteFactor
 
 # Nodes up to which ν need not be an integer: the eigenvectors are n² numbers.
 DENSE_LARGEST = 8000
@@ -35,10 +39,10 @@ _BLOCK = 32  # columns computed together: more would not stay in the cache
 _STEP = 1e-20  # the complex step h, relative to the shift
 
 
-def _not_positive(smallest: float) -> NotPositiveDefiniteError:
+def _not_positive(reason: str) -> NotPositiveDefiniteError:
     return NotPositiveDefiniteError(
-        "the Laplacian is not positive semi-definite: 2ν/κ² I + Δ has a pivot or eigenvalue "
-        f"{smallest:.3g}; check its signs (links count negatively off the diagonal)"
+        f"the Laplacian is not positive semi-definite: {reason}; check its signs (links count "
+        "negatively off the diagonal)"
     )
 
 
@@ -92,28 +96,36 @@ class SparsePower:
         return self._graph.elimination_order
 
     @cached_property
-    def _factor(self) -> Any:
+    def _factor(self) -> Factor | IncompleteFactor:
         """The sparse factor of A; refuses a Laplacian that is not positive semi-definite."""
-        from .elimination import factorise
-
         A = self._shifted(self._shift)
+        if self._order is not None and is_compiled("auto"):
+            # SuperLU stores both triangles, and its pivots cost a copy of each.
+            try:
+                return IncompleteFactor(A, 0.0, plan=self._plan)
+            except NotPositiveDefiniteError as error:
+                raise _not_positive(str(error)) from error
         factor = factorise(A, self._order)
         smallest = float(factor.pivots.min())
         if not smallest > 0.0:
-            raise _not_positive(smallest)
+            raise _not_positive(f"2ν/κ² I + Δ has a pivot {smallest:.3g}")
         return factor
+
+    @cached_property
+    def _plan(self) -> Elimination:
+        """How A is eliminated by fronts."""
+        return plan_elimination(self.laplacian, self._order)
 
     @cached_property
     def diagonal(self) -> Floats:
         """diag(A^{−ν}), (n,)."""
-        from .elimination import plan_elimination
         from .selected_inverse import inverse_diagonal
 
         if self._nu > 2:
             return self._diagonal_by_solving()
         # Refuses a matrix that is not positive, for which selected inversion returns nonsense.
         _ = self._factor
-        plan = plan_elimination(self.laplacian, self._order)
+        plan = self._plan
         shift = self._shift
         if self._nu == 1:
             A = self._shifted(shift)
@@ -138,19 +150,36 @@ class SparsePower:
             diagonal[start:stop] = np.einsum("ij,ij->j", left, right)
         return diagonal
 
+    @cached_property
     def precision(self) -> Any:
-        """A^ν, sparse (n, n)."""
+        """A^ν, sparse (n, n); do not write into it."""
         A = self._shifted(self._shift)
         power = A
         for _ in range(self._nu - 1):
             power = power @ A
         return power.tocsc()
 
+    def precision_times(self, values: Floats) -> Floats:
+        """A^ν times ``values``, (n,) or (n, k), without A^ν."""
+        laplacian = self.laplacian.T  # itself, by rows
+        for _ in range(self._nu):
+            values = laplacian @ values + self._shift * values
+        return values
+
+    @cached_property
+    def precision_plan(self) -> Elimination:
+        """How A^ν is eliminated: in the graph's own order where it has one for this power."""
+        order = None
+        if self._graph is not None and self._nu == 1:
+            order = self._graph.elimination_order
+        elif self._graph is not None and self._nu == 2:
+            order = self._graph.squared_order
+        return plan_elimination(self.precision, order)
+
     @property
     def log_det(self) -> float:
         """ln det A^ν."""
-        pivots = self._factor.pivots
-        return self._nu * float(np.log(pivots).sum())
+        return self._nu * self._factor.log_det
 
     def solve(self, right: Floats, times: int) -> Floats:
         """A^{−times} times ``right``, (n,) or (n, k)."""
@@ -202,7 +231,7 @@ class DensePower:
         shifted = self._shift + eigenvalues
         smallest = float(shifted[0])
         if not smallest > 0.0:
-            raise _not_positive(smallest)
+            raise _not_positive(f"2ν/κ² I + Δ has an eigenvalue {smallest:.3g}")
         half_power = -0.5 * self._nu
         vectors *= shifted**half_power
         return vectors

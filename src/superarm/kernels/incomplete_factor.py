@@ -11,15 +11,16 @@ along its graph, most of the fill of L is that small: of a fleet's 100,000 roads
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.core.caching import cached_property
-from superarm.core.errors import NotPositiveDefiniteError
 
-from .elimination import factorise, plan_elimination
+from .elimination import Elimination, plan_elimination
+from .multifrontal import eliminate
 from .selected_inverse import inverse_diagonal
 
 DROP = 3e-4
@@ -27,52 +28,60 @@ DROP = 3e-4
 
 
 class IncompleteFactor:
-    """An incomplete factor, solved by compiled loops.
+    """An incomplete factor of scale · A + diag(shift), made and solved by compiled loops.
+
+    Entries are dropped while the factor is made, so that it never takes the memory of a complete one.
 
     Args:
         matrix: A, sparse, (n, n).
         drop: How small entries must be to be dropped; 0 keeps all.
+        plan: The elimination of the pattern of A; by default SuperLU finds one.
+        scale: What multiplies A.
+        shift: What is added to the diagonal, (n,); by default nothing.
     """
 
-    def __init__(self, matrix: Any, drop: float = DROP) -> None:
+    def __init__(
+        self,
+        matrix: Any,
+        drop: float = DROP,
+        *,
+        plan: Elimination | None = None,
+        scale: float = 1.0,
+        shift: Floats | None = None,
+    ) -> None:
         self._matrix = matrix.tocsc()
-        factor = factorise(self._matrix)
-        pivots = factor.pivots
-        if not pivots.min() > 0.0:
-            raise NotPositiveDefiniteError(
-                f"a sparse matrix has a pivot of {pivots.min():.3g}; it must be positive definite"
-            )
-        if not factor.is_symmetric:
-            raise NotPositiveDefiniteError(
-                "a sparse matrix is so badly scaled that its rows were exchanged"
-            )
-        self.log_det = float(np.log(pivots).sum())
-        """ln det A, exact."""
-        self._order = factor.order
-        self._inverse_pivots = 1.0 / pivots
-        L = factor.lower.tocsc()
-        columns = np.repeat(np.arange(len(pivots)), np.diff(L.indptr))
-        sizes = np.abs(L.data) * np.sqrt(pivots)[columns]
-        least = drop * np.sqrt(self._matrix.diagonal()[self._order])
-        is_kept = (L.indices != columns) & (sizes >= least[L.indices])
-        counts = np.bincount(columns[is_kept], minlength=len(pivots))
-        self._starts = np.concatenate([[0], np.cumsum(counts)])
-        self._rows = L.indices[is_kept].astype(np.int32)
-        self._values = L.data[is_kept]
+        self._drop = drop
+        self._plan = plan_elimination(self._matrix) if plan is None else plan
+        self._scale = scale
+        self._shift = np.zeros(matrix.shape[0]) if shift is None else shift
+        factor = eliminate(self._matrix, self._plan, drop, scale, self._shift)
+        self.log_det = float(np.log(factor.pivots).sum())
+        """ln det of the matrix, exact."""
+        self._order = self._plan.order
+        self._inverse_pivots = 1.0 / factor.pivots
+        self._starts = factor.starts
+        self._rows = factor.rows
+        self._values = factor.values
 
     def __deepcopy__(self, memo: dict[int, Any]) -> IncompleteFactor:
         return self  # it never changes
 
     def __reduce__(self) -> Any:
-        return IncompleteFactor, (self._matrix,)
+        remake = partial(
+            IncompleteFactor, plan=self._plan, scale=self._scale, shift=self._shift
+        )
+        return remake, (self._matrix, self._drop)
 
     def __len__(self) -> int:
         return len(self._order)
 
     def solve(self, right: Floats) -> Floats:
-        """(L̃ D L̃ᵀ)⁻¹ times ``right``, (n,)."""
+        """(L̃ D L̃ᵀ)⁻¹ times ``right``, (n,) or (n, k)."""
         from ._compiled import solve_lower_and_upper
 
+        if right.ndim > 1:
+            solutions = [self.solve(column) for column in right.T]
+            return np.stack(solutions, axis=1)
         x = right[self._order]
         solve_lower_and_upper(
             self._starts, self._rows, self._values, self._inverse_pivots, x
@@ -113,5 +122,7 @@ class IncompleteFactor:
     @cached_property
     def diagonal(self) -> Floats:
         """diag(A⁻¹), (n,), by selected inversion; exact."""
-        plan = plan_elimination(self._matrix)
-        return np.asarray(inverse_diagonal(self._matrix, plan))
+        from scipy.sparse import diags_array
+
+        matrix = self._scale * self._matrix + diags_array(self._shift)
+        return np.asarray(inverse_diagonal(matrix, self._plan))

@@ -144,6 +144,11 @@ class LineGraph(Graph, Rebuildable):
         return order
 
     @property
+    def squared_order(self) -> Ints:
+        """The edges in an order for the square of the Laplacian, (n,)."""
+        return self.turn_graph.squared_order
+
+    @property
     def successors(self) -> Any:
         """The turns as a sparse (n, n) matrix, in the order of ``turns``."""
         return self.turn_graph.successors

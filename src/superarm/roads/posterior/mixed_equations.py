@@ -29,17 +29,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.core.caching import cached_property
 from superarm.core.compiling import Backend, is_compiled
 from superarm.core.errors import PrecisionWarning, warn
 from superarm.kernels import GraphMatern
-from superarm.kernels.incomplete_factor import IncompleteFactor
+from superarm.kernels.incomplete_factor import DROP, IncompleteFactor
 from superarm.kernels.sparse_factor import SparseFactor
 from superarm.roads.energy.scales import TERMS, RoadScales
 
 from .conjugate_gradients import CAUTION, Solution, conjugate_gradients
+from .near_factor import near_factor
 from .noise import TripNoise
-from .soft_modes import SoftModes, soft_modes
+from .soft_modes import RitzPairs, SoftModes, find_soft
 from .trip_products import RoadsAndVehicles, TripProducts
 from .trips import Trips
 
@@ -48,6 +48,11 @@ MOST_STEPS = 1000
 """Steps after which a solve gives up and warns."""
 # Share of roads whose information may change before M is made anew.
 _STALE = 0.2
+# By how much the factor of M may exceed what it factorises, in energy.
+_FACTOR_ERROR = 0.1
+# Share of the largest g of a soft mode below which it is left out.
+_NEGLIGIBLE = 1e-6
+_ARMS = 50_000  # whose variances are computed together
 # Steps for means above which M is made anew, too.
 _SLOW = 15
 
@@ -108,9 +113,12 @@ class ArmWeights(NamedTuple):
 
     def one(self, arm: int) -> ArmWeights:
         """One of the arms."""
-        row = slice(arm, arm + 1)
+        return self.some(slice(arm, arm + 1))
+
+    def some(self, rows: slice) -> ArmWeights:
+        """Some of the arms."""
         return ArmWeights(
-            self.edges[row], self.masses[row], self.terms[row], self.places[row]
+            self.edges[rows], self.masses[rows], self.terms[rows], self.places[rows]
         )
 
 
@@ -123,17 +131,12 @@ class RewardSums(NamedTuple):
     places: Ints  # distinct vehicles that were driven before, (c,)
     vehicle_terms: Floats  # terms of each reward that each of them drove, (M, c, 5)
 
-    def of_rows(self, rows: Floats, roads: int) -> Floats:
-        """X times unknowns in rows, which may be from before the latest vehicles: (k, M).
-
-        Args:
-            rows: Unknowns, (k, ·).
-            roads: n.
-        """
-        if not len(rows):
+    def of_modes(self, modes: SoftModes) -> Floats:
+        """X times each direction, which may be from before the latest vehicles: (k, M)."""
+        if not len(modes):
             return np.zeros((0, len(self.fleet_terms)))
-        of_roads = rows[:, self.edges] @ self.counts
-        terms = rows[:, 2 * roads :].reshape(len(rows), -1, _P)
+        of_roads = modes.f_at(self.edges) @ self.counts
+        terms = modes.terms.reshape(len(modes), -1, _P)
         of_terms = terms[:, 0] @ self.fleet_terms.T
         of_vehicles = terms[:, 1:]
         is_older = self.places < of_vehicles.shape[1]
@@ -190,6 +193,10 @@ class MixedEquations:
         # What P is factorised with; it may lag behind λ.
         self._shift = np.zeros(self._roads)
         self._factor_cache: list[SparseFactor | IncompleteFactor] = []
+        self._drop = DROP
+        self._smallest_of_factor = (
+            1.0  # eigenvalue of its inverse times what it factorises
+        )
         self._terms_cache: list[_TermsInverse] = []
         self._modes = SoftModes.none()
         self._smallest = np.inf
@@ -208,12 +215,6 @@ class MixedEquations:
     def __deepcopy__(self, memo: dict[int, Any]) -> MixedEquations:
         # Arrays are replaced, never written into: a copy must not cost more with every road.
         return self.copy()
-
-    @cached_property
-    def _near_precision(self) -> Any:
-        """P, sparse (n, n)."""
-        precision = self._kernel.precision() / self._scales.near**2
-        return precision.tocsr()
 
     @property
     def vehicles(self) -> int:
@@ -279,14 +280,25 @@ class MixedEquations:
         own = self._own_precision * (x.f - x.g)
         return Unknowns(
             f=own,
-            g=self._near_precision @ x.g - own,
+            g=self._near_times(x.g) - own,
             fleet=x.fleet / np.square(self._scales.fleet),
             vehicles=x.vehicles / np.square(self._scales.vehicle),
         )
 
+    def _near_times(self, values: Floats) -> Floats:
+        """P times values, (n,)."""
+        return self._kernel.precision_times(values) / self._scales.near**2
+
     def precondition(self, flat: Floats) -> Floats:
         """M⁻¹ times unknowns."""
-        return self._inverse_blocks(flat) + self._modes.times(flat)
+        product = self._inverse_blocks(flat)
+        modes = self._modes
+        if len(modes):
+            n = self._roads
+            right = (flat[:n], flat[n : 2 * n], flat[2 * n :])
+            amounts = modes.weights * modes.along(*right)
+            modes.add(amounts, product[:n], product[n : 2 * n], product[2 * n :])
+        return product
 
     def prepared(self, flat: Floats) -> Floats:
         """M⁻¹ times unknowns, M made anew where it is due."""
@@ -307,17 +319,27 @@ class MixedEquations:
     def _factor(self) -> SparseFactor | IncompleteFactor:
         """The sparse factor of P + λ D⁻¹/(D⁻¹ + λ)."""
         if not self._factor_cache:
-            from scipy.sparse import diags_array
-
             self._shift = self._current_shift()
-            shifted = self._near_precision + diags_array(self._shift)
-            factor = IncompleteFactor if is_compiled(self._backend) else SparseFactor
-            self._factor_cache.append(factor(shifted))
+            self._factor_cache.append(self._factorise())
             self._smallest = np.inf
             self._modes = SoftModes.none()
             self._first_steps = None
             self._is_slow = False
         return self._factor_cache[0]
+
+    def _factorise(self) -> SparseFactor | IncompleteFactor:
+        scale = 1.0 / self._scales.near**2
+        if is_compiled(self._backend):
+            made = near_factor(
+                self._kernel, scale, self._shift, self._drop, _FACTOR_ERROR
+            )
+            self._drop = made.drop
+            self._smallest_of_factor = made.smallest
+            return made.factor
+        from scipy.sparse import diags_array
+
+        precision = scale * self._kernel.precision()
+        return SparseFactor(precision + diags_array(self._shift))
 
     @property
     def _terms_inverse(self) -> _TermsInverse:
@@ -358,7 +380,7 @@ class MixedEquations:
         for number, place in enumerate(sums.places.tolist()):
             phi = sums.vehicle_terms[:, number]
             cov += phi @ inverse.vehicle_inverse[place] @ phi.T
-        along = sums.of_rows(self._modes.vectors, self._roads)  # (k, M)
+        along = sums.of_modes(self._modes)  # (k, M)
         cov += along.T @ (self._modes.weights[:, None] * along)
         return cov
 
@@ -384,7 +406,7 @@ class MixedEquations:
             normals = rng.standard_normal(self._roads)
             g = self._scales.near * self._kernel.root_times(normals)
             z = rng.standard_normal(self._roads)
-            right = self._near_precision @ g + np.sqrt(self._shift) * z
+            right = self._near_times(g) + np.sqrt(self._shift) * z
             draws[:, number] = self._factor.solve(right)[edges]
         return draws
 
@@ -400,11 +422,25 @@ class MixedEquations:
             phi = arms.terms[is_driven]
             cov = self._terms_cov(place)
             variances[is_driven] += np.einsum("ij,jk,ik->i", phi, cov, phi)
-        added = self.size - self._modes.vectors.shape[1]
-        for weight, vector in zip(*self._modes[:2], strict=True):
-            mode = Unknowns.from_flat(np.pad(vector, (0, added)), self._roads)
-            variances += weight * np.square(arms.sums(mode))
+        for first in range(0, len(variances), _ARMS):
+            part = slice(first, first + _ARMS)
+            variances[part] += self._soft_variances(arms.some(part))
         return variances
+
+    def _soft_variances(self, arms: ArmWeights) -> Floats:
+        """What the soft modes add to the variances of single arms, (m,)."""
+        modes = self._modes
+        if not len(modes):
+            return np.zeros(len(arms.edges))
+        along = modes.f_at(arms.edges) * arms.masses  # (k, m)
+        terms = modes.terms.reshape(len(modes), -1, _P)
+        for place in np.unique(arms.places).tolist():
+            is_driven = arms.places == place
+            u = terms[:, 0]
+            if 0 <= place < terms.shape[1] - 1:
+                u = u + terms[:, 1 + place]
+            along[:, is_driven] += u @ arms.terms[is_driven].T
+        return np.asarray(modes.weights @ np.square(along))
 
     def _terms_cov(self, place: int) -> Floats:
         """The covariance of w + w_v by the blocks of M, (5, 5); of w where the place is −1."""
@@ -514,8 +550,89 @@ class MixedEquations:
 
     def _measure(self) -> None:
         """Find where Q is much smaller than M, and correct M there."""
-        self._modes = soft_modes(self.times, self._inverse_blocks, self.size)
-        self._smallest = self._modes.smallest
+        roads = np.flatnonzero(self._road_information)
+        count = len(roads)
+        n = self._roads
+
+        def spread(values: Floats) -> Unknowns:
+            x = Unknowns.from_flat(np.zeros(self.size), n)
+            x.f[roads] = values[:count]
+            x.fleet[:] = values[count : count + _P]
+            x.vehicles[:] = values[count + _P :].reshape(-1, _P)
+            return x
+
+        def gathered(x: Unknowns) -> Floats:
+            return np.concatenate([x.f[roads], x.fleet, x.vehicles.ravel()])
+
+        def precondition(values: Floats) -> Floats:
+            solution = self._inverse_blocks(spread(values).flat())
+            return gathered(Unknowns.from_flat(solution, n))
+
+        def difference(values: Floats) -> Floats:
+            return gathered(self._beyond_blocks(spread(values)))
+
+        found = find_soft(difference, precondition, count + _P + _P * self.vehicles)
+        self._modes = self._modes_of(found, roads)
+        # Q exceeds its share in which P is replaced by the factor, and this one exceeds M.
+        self._smallest = found.smallest * self._smallest_of_factor
+
+    def _beyond_blocks(self, x: Unknowns) -> Unknowns:
+        """Q − M times unknowns: what trips tell but for the diagonal and the blocks of M."""
+        u = x.fleet + x.vehicles
+        learned = self._products.times(RoadsAndVehicles(x.f, u))
+        vehicles = learned.vehicles - np.einsum(
+            "vij,vj->vi", self._vehicle_information, u
+        )
+        return Unknowns(
+            f=learned.roads - self._road_information * x.f,
+            g=np.zeros(0),
+            fleet=vehicles.sum(axis=0),
+            vehicles=vehicles,
+        )
+
+    def _modes_of(self, found: RitzPairs, roads: Ints) -> SoftModes:
+        """The directions v = M⁻¹ y, in which g is stored where it is not negligible.
+
+        Args:
+            found: y, of f of the roads that were driven on and of terms.
+            roads: These roads, (s,).
+        """
+        precision = self._road_precision
+        share = self._own_precision / precision
+        stored: list[tuple[Ints, Floats]] = []
+        rest = []
+        terms = []
+        for y in found.duals:
+            of_roads = y[: len(roads)]
+            right = np.zeros(self._roads)
+            right[roads] = share[roads] * of_roads
+            g = self._factor.solve(right)
+            size = np.abs(g)
+            nodes = np.flatnonzero(size > _NEGLIGIBLE * size.max())
+            stored.append((nodes, g[nodes]))
+            rest.append(of_roads / precision[roads])
+            fleet = y[len(roads) : len(roads) + _P]
+            vehicles = y[len(roads) + _P :].reshape(-1, _P)
+            w, w_v = self._terms_inverse.times(fleet, vehicles)
+            terms.append(np.concatenate([w, w_v.ravel()]))
+        if not stored:
+            return SoftModes.none()
+        is_stored = np.zeros(self._roads, dtype=np.bool_)
+        for nodes, _ in stored:
+            is_stored[nodes] = True
+        all_nodes = np.flatnonzero(is_stored)
+        near = np.zeros((len(stored), len(all_nodes)))
+        for row, (nodes, values) in zip(near, stored, strict=True):
+            row[np.searchsorted(all_nodes, nodes)] = values
+        return SoftModes(
+            weights=1.0 / found.values - 1.0,
+            nodes=all_nodes,
+            near=near,
+            share=share[all_nodes],
+            roads=roads,
+            rest=np.array(rest),
+            terms=np.array(terms),
+        )
 
 
 def _inverse(matrices: Floats) -> Floats:

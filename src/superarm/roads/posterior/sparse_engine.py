@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, Rng, State
-from superarm.core.compiling import Backend
+from superarm.core.compiling import Backend, is_compiled
 from superarm.core.errors import PrecisionWarning, StateError, warn
 from superarm.core.linalg import cholesky, solve_lower
 from superarm.kernels import GraphMatern
@@ -43,6 +43,7 @@ from .information import residuals
 from .log import Log
 from .matrices import half_log_det
 from .mixed_equations import ArmWeights, MixedEquations, RewardSums, Unknowns
+from .near_factor import near_factor
 from .noise import TripNoise
 from .slots import CountedRoads, count_roads
 from .trips import Trips
@@ -61,6 +62,9 @@ _MOST_STORED = 64  # solutions of a forecast
 _MOST_SOLVED = 256  # variances that are always solved for one by one
 # Arms of the log and roads that many variances may read, each solve all of them: some ten seconds.
 _SOLVING_BUDGET = 250_000_000
+# Of the factor by which scales are fitted: what is dropped, and by what share covariances may be off.
+_FITTING_DROP = 1e-5
+_FITTING_ERROR = 0.001
 _SAMPLE = 32  # of more, those that are solved to measure the error of all
 
 
@@ -105,8 +109,6 @@ class SparseRoadEngine:
         self._x = self._right.copy()
         self._pending = 0  # trips since x was solved for
         self._variances: Floats | None = None
-        # Of the precision of k_G, once scales are fitted; the same under all scales.
-        self._kernel_factor: list[SparseFactor] = []
         self.variance_error = 0.0
         """By what share the latest standard deviations of many arms were off in a sample, at most."""
 
@@ -415,7 +417,6 @@ class SparseRoadEngine:
         engine._places = self._places
         engine._visited = self._visited
         engine._draw_order = self._draw_order
-        engine._kernel_factor = self._kernel_factor
         trips = log.as_learned()
         if len(trips.rewards):
             engine._add(trips)
@@ -562,9 +563,12 @@ class SparseRoadEngine:
     def counted_roads(self, trips: Trips) -> CountedRoads:
         """The roads of these trips, to which scales are fitted."""
         edges, counts = count_roads(trips)
-        if not self._kernel_factor:
-            self._kernel_factor.append(SparseFactor(self.kernel.precision()))
-        near = self._kernel_factor[0].gram(edges, counts)
+        if is_compiled(self._backend):
+            none = np.zeros(self._roads)
+            made = near_factor(self.kernel, 1.0, none, _FITTING_DROP, _FITTING_ERROR)
+            near = made.factor.gram(edges, counts)
+        else:
+            near = SparseFactor(self.kernel.precision()).gram(edges, counts)
         return CountedRoads(counts, near, self.sizes[edges])
 
     # --- draws -------------------------------------------------------------------------------
