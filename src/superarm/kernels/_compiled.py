@@ -14,9 +14,8 @@ _LONGS = "i8[::1]"
 _VECTOR = "f8[::1]"
 
 
-@compiled(f"void({_LONGS}, {_SHORTS}, {_VECTOR}, {_VECTOR}, {_VECTOR})")
-def solve_lower_and_upper(
-    starts: Any, rows: Any, values: Floats, inverse_pivots: Floats, x: Floats
+def _solve_lower_and_upper(
+    starts: Any, rows: Any, values: Any, inverse_pivots: Floats, x: Floats
 ) -> None:
     """(L D Lᵀ)⁻¹ x in place.
 
@@ -40,6 +39,51 @@ def solve_lower_and_upper(
         x[j] = total
 
 
+def _solve_block(
+    starts: Any, rows: Any, values: Any, inverse_pivots: Floats, X: Floats
+) -> None:
+    """(L D Lᵀ)⁻¹ X in place: L is read once for all columns of X.
+
+    Args:
+        starts: Where the entries of each column begin, (n + 1,).
+        rows: Their rows.
+        values: Their values.
+        inverse_pivots: Diagonal of D⁻¹, (n,).
+        X: The right-hand sides, (n, k).
+    """
+    n, columns = X.shape
+    for j in range(n):
+        for p in range(starts[j], starts[j + 1]):
+            row = rows[p]
+            value = values[p]
+            for k in range(columns):
+                X[row, k] -= value * X[j, k]
+    for j in range(n - 1, -1, -1):
+        for k in range(columns):
+            X[j, k] *= inverse_pivots[j]
+        for p in range(starts[j], starts[j + 1]):
+            row = rows[p]
+            value = values[p]
+            for k in range(columns):
+                X[j, k] -= value * X[row, k]
+
+
+# Of entries in double and in single precision.
+_SINGLES = "f4[::1]"
+solve_lower_and_upper = compiled(
+    f"void({_LONGS}, {_SHORTS}, {_VECTOR}, {_VECTOR}, {_VECTOR})"
+)(_solve_lower_and_upper)
+solve_single = compiled(f"void({_LONGS}, {_SHORTS}, {_SINGLES}, {_VECTOR}, {_VECTOR})")(
+    _solve_lower_and_upper
+)
+solve_block = compiled(f"void({_LONGS}, {_SHORTS}, {_VECTOR}, {_VECTOR}, f8[:, ::1])")(
+    _solve_block
+)
+solve_block_single = compiled(
+    f"void({_LONGS}, {_SHORTS}, {_SINGLES}, {_VECTOR}, f8[:, ::1])"
+)(_solve_block)
+
+
 @compiled(f"void({_LONGS}, {_SHORTS}, u1[::1])")
 def mark_reach(starts: Any, rows: Any, is_reached: Any) -> None:
     """Mark all rows that a solve with L fills, given those that are not 0.
@@ -55,9 +99,8 @@ def mark_reach(starts: Any, rows: Any, is_reached: Any) -> None:
                 is_reached[rows[p]] = 1
 
 
-@compiled(f"void({_LONGS}, {_SHORTS}, {_VECTOR}, {_LONGS}, {_LONGS}, f8[:, ::1])")
-def solve_lower_part(
-    starts: Any, rows: Any, values: Floats, reach: Any, place: Any, Y: Floats
+def _solve_lower_part(
+    starts: Any, rows: Any, values: Any, reach: Any, place: Any, Y: Floats
 ) -> None:
     """L⁻¹ Y in place, for the rows that are not 0.
 
@@ -77,6 +120,14 @@ def solve_lower_part(
             value = values[p]
             for k in range(columns):
                 Y[row, k] -= value * Y[i, k]
+
+
+solve_lower_part = compiled(
+    f"void({_LONGS}, {_SHORTS}, {_VECTOR}, {_LONGS}, {_LONGS}, f8[:, ::1])"
+)(_solve_lower_part)
+solve_lower_part_single = compiled(
+    f"void({_LONGS}, {_SHORTS}, {_SINGLES}, {_LONGS}, {_LONGS}, f8[:, ::1])"
+)(_solve_lower_part)
 
 
 # --- elimination by fronts -------------------------------------------------------------------

@@ -25,6 +25,9 @@ from .selected_inverse import inverse_diagonal
 
 DROP = 3e-4
 """Solutions are off by about 0.1 % in the energy norm."""
+_LEAST_SINGLE = (
+    1e-5  # what is dropped above which entries are stored in single precision
+)
 
 
 class IncompleteFactor:
@@ -54,7 +57,8 @@ class IncompleteFactor:
         self._plan = plan_elimination(self._matrix) if plan is None else plan
         self._scale = scale
         self._shift = np.zeros(matrix.shape[0]) if shift is None else shift
-        factor = eliminate(self._matrix, self._plan, drop, scale, self._shift)
+        kind = np.float32 if drop > _LEAST_SINGLE else np.float64
+        factor = eliminate(self._matrix, self._plan, drop, scale, self._shift, kind)
         self.log_det = float(np.log(factor.pivots).sum())
         """ln det of the matrix, exact."""
         self._order = self._plan.order
@@ -62,6 +66,11 @@ class IncompleteFactor:
         self._starts = factor.starts
         self._rows = factor.rows
         self._values = factor.values
+
+    @property
+    def _is_single(self) -> bool:
+        """Whether entries are stored in single precision: its rounding is far below what is dropped."""
+        return bool(self._values.dtype == np.float32)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> IncompleteFactor:
         return self  # it never changes
@@ -77,15 +86,19 @@ class IncompleteFactor:
 
     def solve(self, right: Floats) -> Floats:
         """(L̃ D L̃ᵀ)⁻¹ times ``right``, (n,) or (n, k)."""
-        from ._compiled import solve_lower_and_upper
+        from . import _compiled
 
-        if right.ndim > 1:
-            solutions = [self.solve(column) for column in right.T]
-            return np.stack(solutions, axis=1)
-        x = right[self._order]
-        solve_lower_and_upper(
-            self._starts, self._rows, self._values, self._inverse_pivots, x
-        )
+        solve: Any
+        if right.ndim > 1 and self._is_single:
+            solve = _compiled.solve_block_single
+        elif right.ndim > 1:
+            solve = _compiled.solve_block
+        elif self._is_single:
+            solve = _compiled.solve_single
+        else:
+            solve = _compiled.solve_lower_and_upper
+        x = np.ascontiguousarray(right[self._order])
+        solve(self._starts, self._rows, self._values, self._inverse_pivots, x)
         solution = np.empty_like(x)
         solution[self._order] = x
         return solution
@@ -99,7 +112,7 @@ class IncompleteFactor:
             nodes: Numbers of these rows, each once, (u,).
             weights: The rows, (u, k).
         """
-        from ._compiled import mark_reach, solve_lower_part
+        from ._compiled import mark_reach, solve_lower_part, solve_lower_part_single
 
         first = self._places[nodes].astype(np.int64)
         is_reached = np.zeros(len(self), dtype=np.uint8)
@@ -110,7 +123,8 @@ class IncompleteFactor:
         place[reach] = np.arange(len(reach))
         Y = np.zeros((len(reach), weights.shape[1]))
         Y[place[first]] = weights
-        solve_lower_part(self._starts, self._rows, self._values, reach, place, Y)
+        solve: Any = solve_lower_part_single if self._is_single else solve_lower_part
+        solve(self._starts, self._rows, self._values, reach, place, Y)
         half = Y * np.sqrt(self._inverse_pivots[reach])[:, None]
         return np.asarray(half.T @ half)
 

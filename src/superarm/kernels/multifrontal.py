@@ -33,7 +33,7 @@ class ThinFactor(NamedTuple):
 
     starts: NDArray[np.int64]  # where the entries of each column begin, (n + 1,)
     rows: NDArray[np.int32]
-    values: Floats
+    values: NDArray[Any]  # in single or double precision
     pivots: Floats  # diagonal of D, (n,)
 
 
@@ -45,7 +45,12 @@ class _Update(NamedTuple):
 
 
 def eliminate(
-    matrix: Any, plan: Elimination, drop: float, scale: float, shift: Floats
+    matrix: Any,
+    plan: Elimination,
+    drop: float,
+    scale: float,
+    shift: Floats,
+    kind: type[np.floating[Any]] = np.float64,
 ) -> ThinFactor:
     """The factor of scale · ``matrix`` + diag(shift), of which small entries are dropped.
 
@@ -57,6 +62,7 @@ def eliminate(
         drop: How small entries must be to be dropped; 0 keeps all.
         scale: What multiplies the matrix.
         shift: What is added to its diagonal, (n,).
+        kind: The precision in which entries are stored; all are computed in double precision.
     """
     from scipy.linalg.blas import dsyrk, dtrsm
     from scipy.linalg.lapack import dpotrf
@@ -73,7 +79,7 @@ def eliminate(
     position = np.empty(n, dtype=np.int64)
     counts = np.zeros(n, dtype=np.int64)
     pivots = np.zeros(n)
-    entries = _Entries()
+    entries = _Entries(kind)
     waiting: dict[int, list[_Update]] = {}  # by the number of the parent's front
     for number, front in enumerate(plan.fronts):
         start, stop, rows, parent = front
@@ -110,11 +116,16 @@ def eliminate(
 
 
 class _Entries:
-    """Rows and values of entries, collected in chunks: no array is ever copied to grow."""
+    """Rows and values of entries, collected in chunks: no array is ever copied to grow.
 
-    def __init__(self) -> None:
+    Args:
+        kind: The precision of full chunks.
+    """
+
+    def __init__(self, kind: type[np.floating[Any]]) -> None:
+        self._kind = kind
         self._full_rows: list[NDArray[np.int32]] = []
-        self._full_values: list[Floats] = []
+        self._full_values: list[NDArray[Any]] = []
         self._start(_CHUNK)
 
     def _start(self, size: int) -> None:
@@ -126,14 +137,18 @@ class _Entries:
         """Make room for more entries in the current chunk."""
         if self.count + more <= len(self.rows):
             return
-        self._full_rows.append(self.rows[: self.count].copy())
-        self._full_values.append(self.values[: self.count].copy())
+        self._store()
         self._start(max(_CHUNK, more))
 
-    def joined(self) -> tuple[NDArray[np.int32], Floats]:
+    def _store(self) -> None:
+        self._full_rows.append(self.rows[: self.count].copy())
+        self._full_values.append(self.values[: self.count].astype(self._kind))
+
+    def joined(self) -> tuple[NDArray[np.int32], NDArray[Any]]:
         """All rows and all values."""
-        rows = np.concatenate([*self._full_rows, self.rows[: self.count]])
+        self._store()
+        rows = np.concatenate(self._full_rows)
         self._full_rows = []
-        values = np.concatenate([*self._full_values, self.values[: self.count]])
+        values = np.concatenate(self._full_values)
         self._full_values = []
         return rows, values

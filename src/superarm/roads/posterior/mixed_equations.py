@@ -52,6 +52,7 @@ _STALE = 0.2
 _FACTOR_ERROR = 0.1
 # Share of the largest g of a soft mode below which it is left out.
 _NEGLIGIBLE = 1e-6
+_TOGETHER = 8  # right-hand sides that are solved together
 _ARMS = 50_000  # whose variances are computed together
 # Steps for means above which M is made anew, too.
 _SLOW = 15
@@ -401,13 +402,14 @@ class MixedEquations:
         """
         self._prepare()
         rng = np.random.default_rng(0)
+        root = np.sqrt(self._shift)[:, None]
         draws = np.empty((len(edges), count))
-        for number in range(count):
-            normals = rng.standard_normal(self._roads)
-            g = self._scales.near * self._kernel.root_times(normals)
-            z = rng.standard_normal(self._roads)
-            right = self._near_times(g) + np.sqrt(self._shift) * z
-            draws[:, number] = self._factor.solve(right)[edges]
+        for first in range(0, count, _TOGETHER):
+            few = slice(first, min(first + _TOGETHER, count))
+            shape = (self._roads, few.stop - few.start)
+            g = self._scales.near * self._kernel.root_times(rng.standard_normal(shape))
+            right = self._near_times(g) + root * rng.standard_normal(shape)
+            draws[:, few] = self._factor.solve(right)[edges]
         return draws
 
     def approximate_variances(self, arms: ArmWeights) -> Floats:
@@ -599,21 +601,19 @@ class MixedEquations:
         """
         precision = self._road_precision
         share = self._own_precision / precision
+        of_roads = found.duals[:, : len(roads)]
         stored: list[tuple[Ints, Floats]] = []
-        rest = []
+        for first in range(0, len(of_roads), _TOGETHER):
+            few = of_roads[first : first + _TOGETHER]
+            right = np.zeros((self._roads, len(few)))
+            right[roads] = (share[roads] * few).T
+            for g in self._factor.solve(right).T:
+                size = np.abs(g)
+                nodes = np.flatnonzero(size > _NEGLIGIBLE * size.max())
+                stored.append((nodes, g[nodes]))
         terms = []
-        for y in found.duals:
-            of_roads = y[: len(roads)]
-            right = np.zeros(self._roads)
-            right[roads] = share[roads] * of_roads
-            g = self._factor.solve(right)
-            size = np.abs(g)
-            nodes = np.flatnonzero(size > _NEGLIGIBLE * size.max())
-            stored.append((nodes, g[nodes]))
-            rest.append(of_roads / precision[roads])
-            fleet = y[len(roads) : len(roads) + _P]
-            vehicles = y[len(roads) + _P :].reshape(-1, _P)
-            w, w_v = self._terms_inverse.times(fleet, vehicles)
+        for y in found.duals[:, len(roads) :]:
+            w, w_v = self._terms_inverse.times(y[:_P], y[_P:].reshape(-1, _P))
             terms.append(np.concatenate([w, w_v.ravel()]))
         if not stored:
             return SoftModes.none()
@@ -630,7 +630,7 @@ class MixedEquations:
             near=near,
             share=share[all_nodes],
             roads=roads,
-            rest=np.array(rest),
+            rest=of_roads / precision[roads],
             terms=np.array(terms),
         )
 
