@@ -68,19 +68,22 @@ def _solve_block(
                 X[j, k] -= value * X[row, k]
 
 
-# Of entries in double and in single precision.
+# Of entries in double and in single precision. Places are unsigned: others might count from the end,
+# which is checked at every access.
 _SINGLES = "f4[::1]"
+_STARTS = "u8[::1]"
+_ROWS = "u4[::1]"
 solve_lower_and_upper = compiled(
-    f"void({_LONGS}, {_SHORTS}, {_VECTOR}, {_VECTOR}, {_VECTOR})"
+    f"void({_STARTS}, {_ROWS}, {_VECTOR}, {_VECTOR}, {_VECTOR})"
 )(_solve_lower_and_upper)
-solve_single = compiled(f"void({_LONGS}, {_SHORTS}, {_SINGLES}, {_VECTOR}, {_VECTOR})")(
+solve_single = compiled(f"void({_STARTS}, {_ROWS}, {_SINGLES}, {_VECTOR}, {_VECTOR})")(
     _solve_lower_and_upper
 )
-solve_block = compiled(f"void({_LONGS}, {_SHORTS}, {_VECTOR}, {_VECTOR}, f8[:, ::1])")(
+solve_block = compiled(f"void({_STARTS}, {_ROWS}, {_VECTOR}, {_VECTOR}, f8[:, ::1])")(
     _solve_block
 )
 solve_block_single = compiled(
-    f"void({_LONGS}, {_SHORTS}, {_SINGLES}, {_VECTOR}, f8[:, ::1])"
+    f"void({_STARTS}, {_ROWS}, {_SINGLES}, {_VECTOR}, f8[:, ::1])"
 )(_solve_block)
 
 

@@ -98,7 +98,9 @@ class IncompleteFactor:
         else:
             solve = _compiled.solve_lower_and_upper
         x = np.ascontiguousarray(right[self._order])
-        solve(self._starts, self._rows, self._values, self._inverse_pivots, x)
+        starts = self._starts.view(np.uint64)
+        rows = self._rows.view(np.uint32)
+        solve(starts, rows, self._values, self._inverse_pivots, x)
         solution = np.empty_like(x)
         solution[self._order] = x
         return solution
