@@ -161,7 +161,9 @@ class Offer(Displayable):
     """Whether an episode begins, at ``previous_action`` where it is given, whatever was done before."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "step", as_count(self.step, "step", 1, MOST_STEPS))
+        step = as_count(self.step, "step", 1, MOST_STEPS)
+        if step is not self.step:
+            object.__setattr__(self, "step", step)
         begins: Any = self.begins
         if isinstance(begins, np.bool_):
             object.__setattr__(self, "begins", bool(begins))
@@ -224,8 +226,6 @@ EXACT = Guarantee()
 
 
 def _as_guarantee(guarantee: Any) -> Guarantee:
-    if type(guarantee) is Guarantee:
-        return guarantee
     require_type(guarantee, tuple, "guarantee", ", such as Guarantee(alpha=0.5)")
     alpha, probability = guarantee
     return Guarantee(
@@ -278,17 +278,21 @@ class Decision(Displayable):
     """What :meth:`Policy.commit` adopts once the decision is taken."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "step", as_count(self.step, "step", 1, MOST_STEPS))
-        action_is_positions = self.action is self.positions
+        # A policy makes one in every round, of values that are as they should be: set only others.
+        step = as_count(self.step, "step", 1, MOST_STEPS)
+        if step is not self.step:
+            object.__setattr__(self, "step", step)
         positions = frozen(as_positions(self.positions, "positions"))
-        object.__setattr__(self, "positions", positions)
-        if action_is_positions:
-            object.__setattr__(self, "action", positions)
+        if positions is not self.positions:
+            if self.action is self.positions:
+                object.__setattr__(self, "action", positions)
+            object.__setattr__(self, "positions", positions)
         _refuse_repeats(positions)
         if self.propensity is not None:
             propensity = as_number(self.propensity, "propensity", 0.0, 1.0)
-            object.__setattr__(self, "propensity", propensity)
-        if self.guarantee is not None:
+            if propensity is not self.propensity:
+                object.__setattr__(self, "propensity", propensity)
+        if self.guarantee is not None and type(self.guarantee) is not Guarantee:
             object.__setattr__(self, "guarantee", _as_guarantee(self.guarantee))
         if self.carry is not None:
             require_type(self.carry, State, "carry")

@@ -113,11 +113,12 @@ class GroupTopK(ComparesOnly):
 
     def _choose(self, desirability: Floats, groups: Groups) -> Ints:
         """The best arms that fit."""
-        room = groups.limits.copy()
-        chosen: list[int] = []
         order = best_first(desirability, len(desirability))
-        for arm in order.tolist():
-            group = groups.of_arm[arm]
+        group_in_order = groups.of_arm[order]
+        # Lists, because Python reads single numbers of an array far more slowly.
+        room = groups.limits.tolist()
+        chosen: list[int] = []
+        for arm, group in zip(order.tolist(), group_in_order.tolist(), strict=True):
             if room[group]:
                 chosen.append(arm)
                 room[group] -= 1

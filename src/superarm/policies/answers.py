@@ -10,6 +10,7 @@ import numpy as np
 
 from superarm.core import (
     Floats,
+    Guarantee,
     Ints,
     Offer,
     Oracle,
@@ -69,8 +70,10 @@ def select(
     offer: Offer,
     rng: Rng,
     rescore: Rescore | None = None,
-) -> Selection:
-    """What the oracle selects, checked: all arms are on offer and available.
+) -> tuple[object, Ints, Guarantee]:
+    """The action, the positions and the guarantee of the oracle's selection, checked.
+
+    All arms are on offer and available. No record is made of the three: every decision unpacks them.
 
     Args:
         oracle: The oracle.
@@ -84,17 +87,22 @@ def select(
         desirability = np.where(offer.available, desirability, -np.inf)
     selection: Any = oracle.select(desirability, offer.structure, rng, rescore)
     name = type(oracle).__name__
-    if not isinstance(selection, tuple) or len(selection) != len(Selection._fields):
-        raise InputError(
-            f"{name}.select returned {selection!r:.60}; return a Selection"
-        )
+    if type(selection) is not Selection:
+        selection = _as_selection(selection, name)
     action, selected, guarantee = selection
     positions = frozen(as_positions(selected, f"what {name} selected"))
     check_chosen(name, positions, desirability)
     if action is selected:
         # The arms are the action: one array, so that both can only change together.
         action = positions
-    return Selection(action, positions, guarantee)
+    return action, positions, guarantee
+
+
+def _as_selection(answer: Any, oracle: str) -> Selection:
+    """A user's oracle may return a plain tuple."""
+    if not isinstance(answer, tuple) or len(answer) != len(Selection._fields):
+        raise InputError(f"{oracle}.select returned {answer!r:.60}; return a Selection")
+    return Selection(*answer)
 
 
 # --- super arms of k arms --------------------------------------------------------------------
@@ -109,6 +117,17 @@ def available_arms(offer: Offer) -> Ints:
     if offer.available is None:
         return np.arange(len(offer.arms))
     return np.flatnonzero(offer.available)
+
+
+def count_available(offer: Offer) -> int:
+    """How many arms may be chosen.
+
+    Args:
+        offer: The arms on offer.
+    """
+    if offer.available is None:
+        return len(offer.arms)
+    return int(np.count_nonzero(offer.available))
 
 
 def certain_choice(policy: Policy, offer: Offer) -> Ints:
@@ -186,4 +205,4 @@ def count_super_arms(offer: Offer, k: int) -> int:
         offer: The arms on offer.
         k: How many arms a super arm has.
     """
-    return math.comb(len(available_arms(offer)), k)
+    return math.comb(count_available(offer), k)

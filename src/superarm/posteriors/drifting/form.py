@@ -64,13 +64,6 @@ class Watched(NamedTuple):
     cross_cov: Floats  # (p, s, n), with the state of every arm
 
 
-class Moments(NamedTuple):
-    """Mean, without the prior mean, and reduction of the prior variance."""
-
-    mean: Floats  # (k,)
-    reduction: Floats  # (k,)
-
-
 class Form(ABC):
     """What is known at one time; see the module.
 
@@ -400,8 +393,10 @@ class Form(ABC):
 
     # --- answers ---------------------------------------------------------------------------
 
-    def moments(self, rows: Ints, output: Floats) -> Moments:
-        """Moments of g·z(x) for some arms, (k,) each.
+    # Pairs, not records: they are made and unpacked in every round.
+
+    def moments(self, rows: Ints, output: Floats) -> tuple[Floats, Floats]:
+        """Means of g·z(x), without the prior mean, and reductions of the variance, (k,) each.
 
         Args:
             rows: The arms x, (k,).
@@ -411,14 +406,14 @@ class Form(ABC):
             g = self._decay * output.item()
             stored_mean = self._mean[0, rows]
             stored_reduction = self._reduction[0, 0, rows]
-            return Moments(g * stored_mean, (g * g) * stored_reduction)
+            return g * stored_mean, (g * g) * stored_reduction
         states = self._mean[:, rows]
         blocks = self._reduction[:, :, rows]
         reduction = np.einsum("a,b,abn->n", output, output, blocks)
-        return Moments(output @ states, reduction)
+        return output @ states, reduction
 
-    def all_moments(self, A: Floats) -> Moments:
-        """Moments of all arms' rewards after a transition, (n,) each, new arrays.
+    def all_moments(self, A: Floats) -> tuple[Floats, Floats]:
+        """:meth:`moments` of all arms' rewards after a transition, (n,) each, new arrays.
 
         Args:
             A: The transition from the present time, (s, s).
@@ -428,12 +423,12 @@ class Form(ABC):
             g = self._decay * h.item() * A.item()
             mean = g * self._mean[0]
             reduction = (g * g) * self._reduction[0, 0]
-            return Moments(mean, reduction)
+            return mean, reduction
         output = h @ A
         with blas_threads_for(self._reduction.size):
             mean = output @ self._mean
             reduction = np.einsum("a,b,abn->n", output, output, self._reduction)
-        return Moments(mean, reduction)
+        return mean, reduction
 
 
 def _merge_repeats(

@@ -260,7 +260,7 @@ class DriftingGP(GaussianPosterior, HasPriorCovariance):
     @consistent_read
     def _belief_of_all(self, offer: Offer) -> GaussianBelief | None:
         """The belief about all arms; ``None`` where something was observed after the offer."""
-        form = self._form
+        form = self._history.form
         moment = offer.moment
         if not self.count or not moment >= form.time:
             return None
