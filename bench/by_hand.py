@@ -1,8 +1,8 @@
 """The same posteriors written by hand in plain numpy and scipy, or numba: the rivals that count.
 
 A user who needs one form for one case writes a dozen lines, without checks, states, threads or late
-feedback. These are such lines, each as fast as we could write it. What the library costs more is the
-price of everything else that it does.
+feedback. These are such lines, each as fast as we could write it. What the library costs beyond them
+pays for everything else that it does.
 
 Notation as in the posteriors: ``n`` arms, ``P`` covariance (n, n), ``N`` observations, ``r`` features,
 ``s`` inducing points.

@@ -53,7 +53,7 @@ class PlacePair(NamedTuple):
     goal: Place
 
 
-def drawn_places(graph: LineGraph, count: int, rng: Rng) -> list[Place]:
+def draw_places(graph: LineGraph, count: int, rng: Rng) -> list[Place]:
     """Draw places beside roads.
 
     Args:
@@ -274,7 +274,7 @@ def main() -> None:
     for path in arguments.networks:
         router = Router(read_network(path))
         rng = stream(arguments.seed, "bench", 0)
-        places = drawn_places(router.graph, 2 * arguments.pairs, rng)
+        places = draw_places(router.graph, 2 * arguments.pairs, rng)
         pairs = [
             PlacePair(start, goal)
             for start, goal in zip(places[::2], places[1::2], strict=True)

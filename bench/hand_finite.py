@@ -24,6 +24,7 @@ NOISE = 0.03
 WIDTH = 2.0
 _BURST = 20  # calls of one entry
 _SETTLED_ARMS = (3, 17, 40, 41, 77)
+_ANY_ARMS = 1 << 12
 _TABLE_ROUNDS = 250
 KERNELS: dict[str, Kernel] = {
     "SE": SquaredExponential(lengthscale=0.2),
@@ -86,17 +87,17 @@ def rows(quick: bool) -> list[Row]:
     size = _QUICK if quick else _FULL
     arms = np.random.default_rng(7).random((100, 1))
     has_numba = missing("numba") is None
-    made: list[Row] = []
+    comparisons: list[Row] = []
     for name, kernel in KERNELS.items():
         gp = FiniteGP(kernel, arms, NOISE, backend="numpy")
         peer = RankOne(kernel(arms), NOISE)
-        made += _compare(name, "numpy", gp, peer, arms, size)
+        comparisons += _compare(name, "numpy", gp, peer, arms, size)
         if has_numba:
             gp = FiniteGP(kernel, arms, NOISE, backend="numba")
             compiled_peer = CompiledRankOne(kernel(arms), NOISE)
-            made += _compare(name, "numba", gp, compiled_peer, arms, size)
-            made.append(_compare_tables(name, kernel, arms, size.turns))
-    return made
+            comparisons += _compare(name, "numba", gp, compiled_peer, arms, size)
+            comparisons.append(_compare_tables(name, kernel, arms, size.turns))
+    return comparisons
 
 
 def _compare(
@@ -118,14 +119,17 @@ def _compare(
     assert std is not None
     difference = Moments(mean, std).difference(Moments(*peer.ask()))
     case = f"100 arms, {kernel}, round, {backend}"
-    made = [row(case, times["ours"], peer.name, times["theirs"], difference)]
+    rounds = row(case, times["ours"], peer.name, times["theirs"], difference)
+    comparisons = [rounds]
 
-    any_arms = np.random.default_rng(1).integers(len(arms), size=1 << 12).tolist()
+    rng = np.random.default_rng(1)
+    any_arms = rng.integers(len(arms), size=_ANY_ARMS).tolist()
     for way, chosen in (("settled", _SETTLED_ARMS), ("any arm", any_arms)):
         times = _compare_learning(gp, peer, chosen, size.turns)
         case = f"100 arms, {kernel}, learn, {way}, {backend}"
-        made.append(row(case, times["ours"], peer.name, times["theirs"], None))
-    return made
+        learning = row(case, times["ours"], peer.name, times["theirs"], None)
+        comparisons.append(learning)
+    return comparisons
 
 
 def _compare_learning(

@@ -121,7 +121,7 @@ class _Played(NamedTuple):
     chosen_arms: NDArray[np.intp]  # (T, k)
 
 
-def played(
+def simulated_run(
     make: Callable[[Rng], Bandit], rng: Rng, *, rounds: int, seeds: int, error: Error
 ) -> SimulatedRun:
     """Play a run in which all policies meet the same truth and noise, seed by seed.
@@ -249,7 +249,7 @@ def alarms(
     rng = np.random.default_rng(seed)
     count = 0
     for _ in range(runs):
-        run = played(make, rng, rounds=rounds, seeds=seeds, error=error)
+        run = simulated_run(make, rng, rounds=rounds, seeds=seeds, error=error)
         verdict = calibration_verdict(calibrations(run))  # type: ignore[arg-type]
         count += verdict.startswith(ALARM)
     return count / runs

@@ -43,11 +43,11 @@ class Moments(NamedTuple):
         Args:
             other: Of the same arms.
         """
-        of_means = np.max(np.abs(self.mean - other.mean))
-        of_stds = np.max(np.abs(self.std - other.std))
-        if not np.isfinite(of_means) or not np.isfinite(of_stds):
+        mean_difference = np.max(np.abs(self.mean - other.mean))
+        std_difference = np.max(np.abs(self.std - other.std))
+        if not np.isfinite(mean_difference) or not np.isfinite(std_difference):
             return float("inf")
-        return float(max(of_means, of_stds))
+        return float(max(mean_difference, std_difference))
 
 
 class Contender(Protocol):

@@ -113,8 +113,8 @@ def markdown(results: Results) -> str:
     lines = [f"| {' | '.join(header)} |", f"|---{'|---:' * (len(header) - 1)}|"]
     for case in dict.fromkeys(row.case for row in rows):
         row_of_peer = {row.peer: row for row in rows if row.case == case}
-        first = next(iter(row_of_peer.values()))
-        cells = [case, duration(first.ours_s)]
+        first_row = next(iter(row_of_peer.values()))
+        cells = [case, duration(first_row.ours_s)]
         for peer in peers:
             cell = ""
             if peer in row_of_peer:

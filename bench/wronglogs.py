@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,7 @@ _SLOWEST = 0.2  # speed between two edges, as a share of the lower limit
 _SECONDS_AN_HOUR = 3600.0
 
 Log = list[LoggedTrip]
+Value = TypeVar("Value")
 
 
 class LogSize(NamedTuple):
@@ -135,11 +136,12 @@ def _into_motion(fleet: Fleet, step: int, route: tuple[int, ...], rng: Rng) -> F
         return fleet._drive(ids, moment=journey.moment).stored(vehicle)
     limits = graph.speed[list(route)]
     lower_limits = np.minimum(limits[1:], limits[:-1])
-    borders = lower_limits * rng.uniform(_SLOWEST, 1.0, len(lower_limits))
-    speeds = np.concatenate([[0.0], borders, [0.0]])
-    joules = np.diff(0.5 * vehicle.mass * speeds**2)
-    stored: Floats = vehicle.recuperation_efficiency * joules / _SECONDS_AN_HOUR
-    return stored
+    shares = rng.uniform(_SLOWEST, 1.0, len(lower_limits))
+    speeds = np.concatenate([[0.0], lower_limits * shares, [0.0]])
+    in_motion = 0.5 * vehicle.mass * speeds**2  # joules
+    stored = vehicle.recuperation_efficiency * np.diff(in_motion)
+    watt_hours: Floats = stored / _SECONDS_AN_HOUR
+    return watt_hours
 
 
 # --- ways to be wrong ----------------------------------------------------------------------
@@ -310,13 +312,21 @@ def _halves_of_sections(
     first: tuple[TripSection, ...], second: tuple[TripSection, ...]
 ) -> tuple[TripSection, ...]:
     if len(first) > 1:
-        return (*first[: len(first) // 2], *second[len(second) // 2 :])
+        return _first_half(first) + _second_half(second)
     # One energy a trip: half of the edges, and the mean of both energies.
     (start,) = first
     (end,) = second
-    start_edges = start.edges[: len(start.edges) // 2]
-    end_edges = end.edges[len(end.edges) // 2 :]
-    return (TripSection(start_edges + end_edges, 0.5 * (start.energy + end.energy)),)
+    edges = _first_half(start.edges) + _second_half(end.edges)
+    energy = 0.5 * (start.energy + end.energy)
+    return (TripSection(edges, energy),)
+
+
+def _first_half(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    return values[: len(values) // 2]
+
+
+def _second_half(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    return values[len(values) // 2 :]
 
 
 WAYS: dict[str, Way] = {
