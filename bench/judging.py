@@ -1,7 +1,7 @@
 """How often runs are judged wrongly: ``python -m bench.judging [--runs N] [--draws N] [--seed S]``.
 
 *Calibration.* Runs of a bandit whose learners have the right model: the truth is a draw from their
-prior, and the noise is theirs. Any "Not all intervals cover what they should" is a false alarm. The
+prior, and the noise is theirs. Any "Not all intervals have the right coverage" is a false alarm. The
 same runs with standard deviations that are stated 1.5 or 2 times too small, of rewards or of what was
 learned alone, show how often a wrong model is noticed.
 

@@ -258,7 +258,7 @@ def test_routes_are_found_by_it(cli: Command, town: Any, log: Path) -> None:
     )
     output = cli(*route[:-2], *new).out
     assert (
-        "the state has no trips of this vehicle, so the route uses other vehicles'"
+        "the state has no trips of this vehicle, so it uses other vehicles' trips"
         in output
     )
     assert learned["observations"] > 50

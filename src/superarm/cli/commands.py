@@ -43,7 +43,10 @@ _PLACE = "Where the trip begins: an edge id, latitude,longitude in degrees, or a
 _VEHICLE = (
     "A vehicle as TOML (mass, …, battery_wh, reserve_wh), or one of several by name."
 )
-_CLASS = "Vehicle class that the roads must admit: passenger, taxi, delivery, truck, bus, emergency, bicycle."
+_CLASS = (
+    "Vehicle class that the roads must admit: passenger, taxi, delivery, truck, bus, emergency, "
+    "bicycle, pedestrian."
+)
 _CLOSED = "Close an edge or a street. May be repeated."
 _TRIPS = "Table of trips by edge, by trip or by GPS point, .csv (see docs/cli.md). May be repeated."
 _LEARNED = "The state file to write; if it exists, learning resumes from it."

@@ -188,7 +188,7 @@ def _vehicle(answer: RouteAnswer) -> str:
     if trips is None:
         return description
     if not trips:
-        return f"{description}; the state has no trips of this vehicle, so the route uses other vehicles'"
+        return f"{description}; the state has no trips of this vehicle, so it uses other vehicles' trips"
     return f"{description}; the state has {count_text(trips, 'trip')} of this vehicle"
 
 

@@ -78,7 +78,9 @@ def find(name: str, *, ending: str = "") -> Path:
     """
     dataset = _DATASETS.get(name)
     if dataset is None:
-        raise SpecError(f"unknown data set {name!r}; choose one of {sorted(_DATASETS)}")
+        raise SpecError(
+            f"unknown data set {name!r}; choose one of {', '.join(sorted(_DATASETS))}"
+        )
     file = next((file for file in dataset.files if file.endswith(ending)), None)
     if file is None:
         raise InputError(

@@ -214,7 +214,7 @@ def test_verdict_distinguishes_calibrated_and_narrow_intervals() -> None:
     right |= dict.fromkeys(calibration.ON_ROADS.true, ())  # unknown
     count = len(calibration.ON_ROADS.measured) * len(LEVELS)
     verdict = calibration.calibration_verdict({"right": right})
-    assert f"cover what they should: {count} of {count}" in verdict
+    assert f"have the right coverage: {count} of {count}" in verdict
     cases = {"right": right, "narrow": {**right, "trips": trips(1.5)}}
     verdict = calibration.calibration_verdict(
         {**cases, "wide": {**right, "trips": trips(0.5)}}
@@ -269,7 +269,7 @@ def test_one_seed_is_not_judged_by_the_truth() -> None:
         {"mine": {**other, "truth of edges": single}}
     )
     assert (
-        verdict == "One seed cannot say whether the intervals cover what they should."
+        verdict == "One seed cannot show whether the intervals have the right coverage."
     )
 
 
@@ -321,7 +321,7 @@ def test_choices_before_their_feedback_are_wrong_together(tmp_path: Path) -> Non
         assert share.effective < 2 * seeds
         assert abs(share.away) < 2.0
     assert calibration.calibration_verdict(calibrations).startswith(
-        "The intervals cover what they should"
+        "The intervals have the right coverage"
     )
     text = reports.write_report(
         Run.load(tmp_path), [], tmp_path / "late.html"
@@ -349,7 +349,7 @@ def test_all_shares_are_judged_at_once() -> None:
         "trips": _share(4881),
     }
     verdict = calibration.calibration_verdict({"p": shares})
-    assert "should: 1 of 3 shares" in verdict
+    assert "coverage: 1 of 3 shares" in verdict
     shares["trips"] = _share(4878)
     verdict = calibration.calibration_verdict({"p": shares}).partition(
         "Beyond chance: "
@@ -358,7 +358,7 @@ def test_all_shares_are_judged_at_once() -> None:
     # The same share is nothing to speak of among many others.
     many = {f"q-{number}": {"trips": _share(5000)} for number in range(30)}
     assert calibration.calibration_verdict({"p": shares, **many}).startswith(
-        "The intervals cover"
+        "The intervals have"
     )
 
 

@@ -141,7 +141,7 @@ def test_policies_unaffected_by_the_sweep_are_thin_lines(tmp_path: Path) -> None
     mine, flat = picture.panels[0].series  # type: ignore[union-attr]
     assert (mine.style.thin, flat.style.thin) == (False, True)
     assert picture.caption.endswith(
-        "do not depend on what was swept; they have no bands."
+        "do not depend on the swept number; they have no bands."
     )
 
 

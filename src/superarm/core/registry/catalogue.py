@@ -182,7 +182,9 @@ def is_registered(kind: object) -> bool:
 
 def _require_family(family: Any) -> None:
     if not isinstance(family, str) or family not in FAMILIES:
-        raise SpecError(f"unknown family {family!r}; choose one of {sorted(FAMILIES)}")
+        raise SpecError(
+            f"unknown family {family!r}; choose one of {', '.join(sorted(FAMILIES))}"
+        )
 
 
 @functools.cache  # once in a process

@@ -68,7 +68,9 @@ def build(family: str, spec: Mapping[str, Any] | str, **extra: Any) -> Any:
             "pass the object itself"
         )
     if "name" not in spec:
-        raise SpecError(f"a {family} spec needs a name; choose one of {names(family)}")
+        raise SpecError(
+            f"a {family} spec needs a name; choose one of {', '.join(names(family))}"
+        )
     name = spec["name"]
     part = find(family, name)
     from_spec = built_parameters(spec)

@@ -296,7 +296,7 @@ class Screen:
             Text(f"fastest   {known['fastest']:6.0f} Wh"),
             Text(f"shortest  {known['shortest']:6.0f} Wh"),
             Text(f"prior     {known['prior']:6.0f} Wh"),
-            Text("if everything were known", style="bold"),
+            Text("with full knowledge", style="bold"),
             Text(f"best      {known['best']:6.0f} Wh"),
         ]
         for row in rows:

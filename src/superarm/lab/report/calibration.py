@@ -86,7 +86,7 @@ def _explanation(run: Run, words: results.Words, judged: set[str]) -> str:
         )
     text += _not_accounted_for(words)
     if noisy:
-        new = f"{arm}s that were met for the first time" if several else first
+        new = f"{arm}s chosen for the first time" if several else first
         text += (
             " All policies share the same noise, so chance affects them alike. Most of what is measured is "
             f"noise of known size; {new} and the truth behind the noise show what a policy has learned. "

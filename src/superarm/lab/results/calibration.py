@@ -374,14 +374,14 @@ def _within(scores: Floats) -> Floats:
 
 
 def calibration_verdict(calibrations: Mapping[str, Calibration]) -> str:
-    """Say in plain words whether the intervals cover what they should.
+    """Say in plain words whether the intervals have the right coverage.
 
     Args:
         calibrations: Coverage by policy.
     """
     shares = judged_shares(calibrations)
     if not shares:
-        return "One seed cannot say whether the intervals cover what they should."
+        return "One seed cannot show whether the intervals have the right coverage."
     limit = chance_limit(len(shares))
     near = sum(abs(share.coverage.away) <= 2.0 for share in shares)
     far = [share for share in shares if abs(share.coverage.away) > limit]
@@ -390,8 +390,8 @@ def calibration_verdict(calibrations: Mapping[str, Calibration]) -> str:
         f"level; among so many, chance puts the farthest up to {limit:.2g} away in 19 of 20 runs"
     )
     if not far:
-        return f"The intervals cover what they should: {text}."
-    return f"Not all intervals cover what they should: {text}. Beyond chance: {_far_text(far)}."
+        return f"The intervals have the right coverage: {text}."
+    return f"Not all intervals have the right coverage: {text}. Beyond chance: {_far_text(far)}."
 
 
 def _far_text(shares: Sequence[JudgedShare]) -> str:

@@ -113,7 +113,7 @@ def thin_note(charts: Sequence[Chart]) -> str:
     """
     for chart in charts:
         if any(series.style.thin for series in chart.series):
-            return " Thin lines are baselines, or do not depend on what was swept; they have no bands."
+            return " Thin lines are baselines, or do not depend on the swept number; they have no bands."
     return ""
 
 

@@ -64,7 +64,7 @@ def networks_picture(runs: Sequence[Run]) -> Picture | None:
     return Picture(
         name="networks",
         panels=tuple(panels),
-        caption="The best routes that were found; a disc marks a first road, a square a last one.",
+        caption="The best routes found; a disc marks a first road, a square a last one.",
         columns=2,
         key=tuple((colour, name) for name, colour in colours.items()),
     )

@@ -23,7 +23,7 @@ from .battery import Charge
 from .search import RoutePath
 
 INTERVAL = (
-    "if the model is right, 95 of 100 such trips fall inside; it covers uncertainty about the roads "
+    "if the model is right, 95 of 100 such trips fall inside; the interval covers uncertainty about the roads "
     "and the noise of a single trip"
 )
 """What the interval of an energy means."""
