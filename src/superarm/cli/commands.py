@@ -291,7 +291,7 @@ def route(geojson: bool, as_json: bool, quiet: bool, **options: Any) -> None:
     "--half-life",
     type=click.FloatRange(1.0),
     metavar="TRIPS",
-    help="Later trips after which a trip counts half; default: the state's own, or trips count for ever.",
+    help="Number of later trips after which a trip counts half; default: the state's own, or never.",
 )
 @click.option(
     "--accept-unlikely", is_flag=True, help="Also learn trips that look wrong."
