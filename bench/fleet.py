@@ -28,6 +28,7 @@ import numpy as np
 
 from superarm.core import AT_95, QUANTILES, Floats, levels_text
 from superarm.core.registry import build
+from superarm.lab.results.averages import noise_limit
 from superarm.lab.simulation import Trace, simulate
 from superarm.policies.wrapping import wrapped
 from superarm.roads.problems import Fleet
@@ -49,7 +50,6 @@ BEST_DRIVEN = "best driven"
 FIRST = 20  # trips of which exploration is forgiven
 CANDIDATES = 4  # routes between two places of which the best driven is sought
 _EARLY_TRIPS = 3  # of each vehicle
-_T_OF_5_SEEDS = 2.776  # 97.5 % quantile of Student's t with 4 degrees of freedom
 
 Route = tuple[int, ...]
 
@@ -305,9 +305,7 @@ def _print_energies(group: Group[PolicyResult]) -> None:
     after = np.array([np.mean(seed.above[FIRST:]) for seed in group.seeds])
     energies = [np.mean(seed.energy) for seed in group.seeds if seed.energy is not None]
     energy = f"{np.mean(energies):.0f}" if energies else ""
-    half_width = float("nan")
-    if len(after) > 1:
-        half_width = _T_OF_5_SEEDS * after.std(ddof=1) / np.sqrt(len(after))
+    half_width = _half_width(after)
     _print_row(
         group.city,
         group.name,
@@ -317,6 +315,14 @@ def _print_energies(group: Group[PolicyResult]) -> None:
         f"± {half_width:.1f}",
         str(len(group.seeds)),
     )
+
+
+def _half_width(values: Floats) -> float:
+    """Half of the 95 % interval of a mean over seeds, by Student's t; NaN for one seed."""
+    if len(values) < 2:
+        return float("nan")
+    stderr = values.std(ddof=1) / np.sqrt(len(values))
+    return float(noise_limit(len(values)) * stderr)
 
 
 def _print_coverage(group: Group[PolicyResult]) -> None:
