@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from menu_policy import menu_policy
 
-from superarm.core.errors import InputError, MissingExtraError
+from superarm.core.errors import ConflictError, InputError, MissingExtraError
 from superarm.core.registry import spec_of
 from superarm.core.tables import Encoding
 from superarm.live import Bandit, BanditSpec, Storage, create_bandit
@@ -20,6 +20,7 @@ from superarm.live.journal import StorageError
 from superarm.oracles import TopK
 from superarm.policies import Exploring, ScorePolicy, Uniform
 from superarm.rules import Thompson
+from superarm.testing import raises
 
 MENU = {"a": [0.1, 0.2, 1.0], "b": [0.6, 0.7, 1.0], "c,\n": [0.9, 0.1, 1.0]}
 needs_parquet = pytest.mark.skipif(
@@ -139,6 +140,16 @@ def test_an_empty_journal_has_tables_without_rows(
     assert set(export.rows.values()) == {0}
     for path in export.files.values():
         assert read(path) == []
+
+
+def test_a_file_in_place_of_the_folder_is_refused(
+    bandit: Bandit, tmp_path: Path
+) -> None:
+    file = tmp_path / "tables"
+    file.write_text("mine")
+    with raises(ConflictError, "tables is a file; choose a folder for the tables"):
+        bandit.export(file)
+    assert file.read_text() == "mine"
 
 
 @needs_parquet

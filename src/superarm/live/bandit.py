@@ -16,7 +16,12 @@ from typing import Any, NamedTuple
 from superarm.core import Offer
 from superarm.core.capabilities import Forecaster
 from superarm.core.display import Displayable
-from superarm.core.errors import InputError, NotFoundError, SuperarmError
+from superarm.core.errors import (
+    ConflictError,
+    InputError,
+    NotFoundError,
+    SuperarmError,
+)
 from superarm.core.inputs import as_count, as_path, require_choice, require_type
 from superarm.core.serialization import to_json
 
@@ -511,6 +516,8 @@ class Bandit(Displayable, BanditVerbs):
         require_choice(file_format, "file_format", FORMATS)
         require_choice(layout, "layout", LAYOUTS)
         target = as_path(folder, "folder")
+        if target.exists() and not target.is_dir():
+            raise ConflictError(f"{target} is a file; choose a folder for the tables")
         with self._current.locked() as fold:
             last = fold.seq
             encoding = fold.spec.encoding
