@@ -122,3 +122,23 @@ def test_factors_of_a_graphs_precision_are_nearly_exact(
     np.testing.assert_allclose(factor.solve(values[:, 0]), solution, atol=1e-9)
     np.testing.assert_allclose(factor.diagonal, np.diagonal(np.linalg.inv(matrix)))
     assert factor.log_det == pytest.approx(np.linalg.slogdet(matrix).logabsdet)
+
+
+@pytest.mark.parametrize("drop", [0.0, 3e-4])
+def test_solves_among_a_few_nodes_and_for_many_right_hand_sides(drop: float) -> None:
+    graph = generate_city(edges=300, seed=1).line_graph()
+    n = len(graph)
+    rng = np.random.default_rng(0)
+    factor = GraphMatern(graph).precision_factor(1.0, np.zeros(n), drop)
+    right = rng.standard_normal((n, 3))
+    together = factor.solve(right)
+    for column, solution in zip(right.T, together.T, strict=True):
+        np.testing.assert_allclose(factor.solve(column), solution, atol=1e-12)
+    nodes = rng.permutation(n)[:20]
+    solve_at = factor.among(nodes)
+    for _ in range(2):  # nothing is left over from one to the next
+        values = rng.standard_normal(20)
+        everywhere = np.zeros(n)
+        everywhere[nodes] = values
+        expected = factor.solve(everywhere)[nodes]
+        np.testing.assert_allclose(solve_at(values), expected, atol=1e-12)

@@ -68,6 +68,37 @@ def _solve_block(
                 X[j, k] -= value * X[row, k]
 
 
+def _solve_among(
+    starts: Any,
+    rows: Any,
+    values: Any,
+    inverse_pivots: Floats,
+    reach: Any,
+    x: Floats,
+) -> None:
+    """The same for some rows, of which L reaches no others.
+
+    Args:
+        starts: Where the entries of each column begin, (n + 1,).
+        rows: Their rows.
+        values: Their values.
+        inverse_pivots: Diagonal of D⁻¹, (n,).
+        reach: The rows, rising, (r,).
+        x: The right-hand side, (n,), of which only these rows are read and written.
+    """
+    for i in range(len(reach)):
+        j = reach[i]
+        value = x[j]
+        for p in range(starts[j], starts[j + 1]):
+            x[rows[p]] -= values[p] * value
+    for i in range(len(reach) - 1, -1, -1):
+        j = reach[i]
+        total = x[j] * inverse_pivots[j]
+        for p in range(starts[j], starts[j + 1]):
+            total -= values[p] * x[rows[p]]
+        x[j] = total
+
+
 # Of entries in double and in single precision. Places are unsigned: others might count from the end,
 # which is checked at every access.
 _SINGLES = "f4[::1]"
@@ -85,6 +116,12 @@ solve_block = compiled(f"void({_STARTS}, {_ROWS}, {_VECTOR}, {_VECTOR}, f8[:, ::
 solve_block_single = compiled(
     f"void({_STARTS}, {_ROWS}, {_SINGLES}, {_VECTOR}, f8[:, ::1])"
 )(_solve_block)
+solve_among = compiled(
+    f"void({_STARTS}, {_ROWS}, {_VECTOR}, {_VECTOR}, {_STARTS}, {_VECTOR})"
+)(_solve_among)
+solve_among_single = compiled(
+    f"void({_STARTS}, {_ROWS}, {_SINGLES}, {_VECTOR}, {_STARTS}, {_VECTOR})"
+)(_solve_among)
 
 
 @compiled(f"void({_LONGS}, {_SHORTS}, u1[::1])")

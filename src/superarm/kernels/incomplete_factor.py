@@ -11,6 +11,7 @@ along its graph, most of the fill of L is that small: of a fleet's 100,000 roads
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -105,6 +106,43 @@ class IncompleteFactor:
         solution[self._order] = x
         return solution
 
+    def among(self, nodes: Ints) -> Callable[[Floats], Floats]:
+        """Solves of which both sides are read at a few nodes alone, which takes less time.
+
+        Rows of L that these nodes do not reach count for nothing.
+
+        Args:
+            nodes: Their numbers, each once, (u,).
+
+        Returns:
+            A function from values at the nodes, zero elsewhere, to the solution there, (u,).
+        """
+        from ._compiled import solve_among, solve_among_single
+
+        solve: Any = solve_among_single if self._is_single else solve_among
+        places = self._places[nodes]
+        reach = self._reach(places).astype(np.uint64)
+        starts = self._starts.view(np.uint64)
+        rows = self._rows.view(np.uint32)
+        x = np.empty(len(self))
+
+        def solve_at(right: Floats) -> Floats:
+            x[reach] = 0.0
+            x[places] = right
+            solve(starts, rows, self._values, self._inverse_pivots, reach, x)
+            return x[places]
+
+        return solve_at
+
+    def _reach(self, places: Ints) -> Ints:
+        """Rows of L that these rows fill in a solve, themselves included, rising."""
+        from ._compiled import mark_reach
+
+        is_reached = np.zeros(len(self), dtype=np.uint8)
+        is_reached[places] = 1
+        mark_reach(self._starts, self._rows, is_reached)
+        return np.flatnonzero(is_reached)
+
     def gram(self, nodes: Ints, weights: Floats) -> Floats:
         """Wᵀ (L̃ D L̃ᵀ)⁻¹ W, (k, k), for W with few rows that are not 0.
 
@@ -114,13 +152,10 @@ class IncompleteFactor:
             nodes: Numbers of these rows, each once, (u,).
             weights: The rows, (u, k).
         """
-        from ._compiled import mark_reach, solve_lower_part, solve_lower_part_single
+        from ._compiled import solve_lower_part, solve_lower_part_single
 
         first = self._places[nodes].astype(np.int64)
-        is_reached = np.zeros(len(self), dtype=np.uint8)
-        is_reached[first] = 1
-        mark_reach(self._starts, self._rows, is_reached)
-        reach = np.flatnonzero(is_reached)
+        reach = self._reach(first)
         place = np.empty(len(self), dtype=np.int64)
         place[reach] = np.arange(len(reach))
         Y = np.zeros((len(reach), weights.shape[1]))

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,20 @@ class SparseFactor:
         """A⁻¹ times ``right``, (n,) or (n, k)."""
         solution: Floats = self._factor.solve(right)
         return solution
+
+    def among(self, nodes: Ints) -> Callable[[Floats], Floats]:
+        """A function from values at some nodes, zero elsewhere, to the solution there, (u,).
+
+        Args:
+            nodes: Their numbers, each once, (u,).
+        """
+
+        def solve_at(right: Floats) -> Floats:
+            everywhere = np.zeros(len(self))
+            everywhere[nodes] = right
+            return self.solve(everywhere)[nodes]
+
+        return solve_at
 
     def gram(self, nodes: Ints, weights: Floats) -> Floats:
         """Wᵀ A⁻¹ W, (k, k), for W with few rows that are not 0.

@@ -566,9 +566,18 @@ class MixedEquations:
         def gathered(x: Unknowns) -> Floats:
             return np.concatenate([x.f[roads], x.fleet, x.vehicles.ravel()])
 
+        precision = self._road_precision[roads]
+        share = self._own_precision[roads] / precision
+        solve_at = self._factor.among(roads)
+
         def precondition(values: Floats) -> Floats:
-            solution = self._inverse_blocks(spread(values).flat())
-            return gathered(Unknowns.from_flat(solution, n))
+            y = values[:count]
+            f = y / precision + share * solve_at(share * y)
+            terms = values[count:]
+            fleet, vehicles = self._terms_inverse.times(
+                terms[:_P], terms[_P:].reshape(-1, _P)
+            )
+            return np.concatenate([f, fleet, vehicles.ravel()])
 
         def difference(values: Floats) -> Floats:
             return gathered(self._beyond_blocks(spread(values)))

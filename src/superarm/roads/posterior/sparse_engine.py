@@ -65,7 +65,7 @@ _SOLVING_BUDGET = 250_000_000
 # Of the factor by which scales are fitted: what is dropped, and by what share covariances may be off.
 _FITTING_DROP = 1e-5
 _FITTING_ERROR = 0.001
-_SAMPLE = 32  # of more, those that are solved to measure the error of all
+_SAMPLE = 32  # of more, how many at least are solved to measure the error of all
 
 
 class SparseRoadEngine:
@@ -532,11 +532,14 @@ class SparseRoadEngine:
             variances[chosen] = solved
             if len(chosen) == len(driven):
                 return variances
-            self.variance_error = float(np.abs(ratios - 1.0).max())
+            errors = np.abs(ratios - 1.0)
+            self.variance_error = float(errors.max())
+            within = float((errors <= self.tolerance).mean())
             if self.variance_error > self.tolerance:
                 warn(
                     f"standard deviations of {count} arms are approximate: of {len(driven)} that were "
-                    f"driven on, {len(chosen)} were checked and off by up to {self.variance_error:.1%}. "
+                    f"driven on, {len(chosen)} drawn at random were checked, of which {within:.0%} are within "
+                    f"{self.tolerance:g} and all were off by up to {self.variance_error:.1%}. "
                     f"Ask for at most {_MOST_SOLVED} at a time, or use form='dense'",
                     PrecisionWarning,
                 )
@@ -548,8 +551,9 @@ class SparseRoadEngine:
         most = _SOLVING_BUDGET // (arms_of_log + self._roads)
         if len(driven) <= most:
             return driven
+        size = min(max(_SAMPLE, most), len(driven))
         rng = np.random.default_rng(0)
-        return rng.choice(driven, min(_SAMPLE, len(driven)), replace=False)
+        return rng.choice(driven, size, replace=False)
 
     def _solved_variances(self, arms: ArmWeights, chosen: Ints) -> Floats:
         """The variances of some of the arms, a solve each."""
