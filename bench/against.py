@@ -8,8 +8,8 @@
     python -m bench.against COMMIT --experiments ID…     # some of them
 
 COMMIT is checked out into a temporary worktree. Each side runs its own suites on its own package, in
-fresh processes that take turns; only the times of *ours* count, by the clock of the processor where the
-suite measured it. ``paired.py`` has the statistics.
+fresh processes that take turns; only the times of *ours* count, all by the clock of the processor
+(``processor_clock.py``). ``paired.py`` has the statistics.
 
 The tables are Markdown. The exit code is 1 if a suite is slower, or an experiment gives other numbers.
 """
@@ -21,7 +21,7 @@ import json
 import statistics
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import against_experiments
 from .paired import LEAST_PAIRS, Comparison, Overall, overall
@@ -37,33 +37,20 @@ SUITES = (
 # --- benchmarks --------------------------------------------------------------------------
 
 
-class Time(NamedTuple):
-    """What one round of ours took."""
-
-    seconds: float
-    is_wall_time: bool
-
-
-def times_of(rows: Sequence[dict[str, Any]]) -> dict[str, Time]:
-    """The time of ours in every case of a suite.
+def times_of(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The time of ours in every case of a suite, seconds.
 
     Args:
         rows: The rows that ``--json`` printed. A case has one for each of its peers, often with the
             same time of ours: the first row counts.
     """
-    times: dict[str, Time] = {}
+    times: dict[str, float] = {}
     for row in rows:
-        if row["case"] in times:
-            continue
-        processor = row.get("ours_cpu_s")
-        if processor is None:
-            times[row["case"]] = Time(row["ours_s"], is_wall_time=True)
-        else:
-            times[row["case"]] = Time(processor, is_wall_time=False)
+        times.setdefault(row["case"], row["ours_s"])
     return times
 
 
-def measure(side: Side, suite: str, options: Sequence[str]) -> dict[str, Time]:
+def measure(side: Side, suite: str, options: Sequence[str]) -> dict[str, float]:
     """Run a suite once in a fresh process.
 
     Args:
@@ -92,8 +79,8 @@ def compare_suite(
     # One more run of each compiles modules and loops, and is not counted.
     for side in (old, new):
         measure(side, suite, options)
-    olds: list[dict[str, Time]] = []
-    news: list[dict[str, Time]] = []
+    olds: list[dict[str, float]] = []
+    news: list[dict[str, float]] = []
     turn = [(old, olds), (new, news)]
     for _ in range(pairs):
         for side, times in turn:
@@ -108,9 +95,8 @@ def compare_suite(
     return [
         Comparison(
             case=case,
-            old=[times[case].seconds for times in olds],
-            new=[times[case].seconds for times in news],
-            is_wall_time=olds[0][case].is_wall_time,
+            old=[times[case] for times in olds],
+            new=[times[case] for times in news],
         )
         for case in cases
     ]
@@ -138,11 +124,10 @@ def table(suite: str, cases: Sequence[Comparison], together: Overall) -> str:
     ]
     for case in cases:
         lower, upper = case.interval
-        name = f"{case.case} (wall time)" if case.is_wall_time else case.case
         old = _time(statistics.median(case.old))
         new = _time(statistics.median(case.new))
         lines.append(
-            f"| {name} | {old} | {new} | {case.ratio:.3f} | {lower:.3f} to {upper:.3f} "
+            f"| {case.case} | {old} | {new} | {case.ratio:.3f} | {lower:.3f} to {upper:.3f} "
             f"| {case.interval.verdict} |"
         )
     lower, upper = together.interval

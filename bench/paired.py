@@ -68,8 +68,6 @@ class Comparison(NamedTuple):
     case: str
     old: list[float]
     new: list[float]
-    is_wall_time: bool = False
-    """Whether the suite measured wall time alone."""
 
     @property
     def ratios(self) -> list[float]:

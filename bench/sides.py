@@ -14,6 +14,7 @@ from typing import NamedTuple
 from superarm.core.data_files import search_path
 
 ROOT = Path(__file__).resolve().parents[1]
+_CLOCK = Path(__file__).with_name("processor_clock.py")
 
 
 class Side(NamedTuple):
@@ -22,7 +23,7 @@ class Side(NamedTuple):
     root: Path
 
     def run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run ``python -m`` with this side's package and benchmarks.
+        """Run a module of this side, with its package, by the clock of the processor.
 
         Args:
             arguments: The module and its arguments.
@@ -33,7 +34,7 @@ class Side(NamedTuple):
         if folders:
             environment.setdefault("SUPERARM_DATA", str(folders[0]))
         return subprocess.run(
-            [sys.executable, "-m", *arguments],
+            [sys.executable, str(_CLOCK), *arguments],
             cwd=self.root,
             env=environment,
             capture_output=True,

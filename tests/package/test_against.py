@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,10 +90,10 @@ class FakeSide:
         assert list(arguments) == ["bench", "drift", "--json", "--quick"]
         self.order.append(self.name)
         rows: list[dict[str, Any]] = [
-            {"case": "round", "ours_s": 9.0, "ours_cpu_s": self.seconds},
-            {"case": "round", "ours_s": 9.0, "ours_cpu_s": 7.0},  # beside another peer
-            {"case": "start", "ours_s": 3.0, "ours_cpu_s": None},
-            {"case": f"only {self.name}", "ours_s": 1.0, "ours_cpu_s": 1.0},
+            {"case": "round", "ours_s": self.seconds},
+            {"case": "round", "ours_s": 7.0},  # beside another peer
+            {"case": "start", "ours_s": 3.0},
+            {"case": f"only {self.name}", "ours_s": 1.0},
         ]
         report = json.dumps({"rows": rows})
         return subprocess.CompletedProcess([], 0, stdout=report, stderr="")
@@ -106,13 +107,13 @@ def test_sides_take_turns(capsys: pytest.CaptureFixture[str]) -> None:
     warm_up = ["old", "new"]
     assert order == warm_up + ["old", "new", "new", "old"] * 3
     assert cases == [
-        paired.Comparison("round", [2e-6] * 6, [3e-6] * 6, is_wall_time=False),
-        paired.Comparison("start", [3.0] * 6, [3.0] * 6, is_wall_time=True),
+        paired.Comparison("round", [2e-6] * 6, [3e-6] * 6),
+        paired.Comparison("start", [3.0] * 6, [3.0] * 6),
     ]
     assert not against.compare_suites(old, new, ["drift"], 6, ["--quick"])
     printed = capsys.readouterr()
     assert "| round | 2 µs | 3 µs | 1.500 | 1.500 to 1.500 | slower |" in printed.out
-    assert "| start (wall time) | 3 s | 3 s | 1.000 | 1.000 to 1.000 |" in printed.out
+    assert "| start | 3 s | 3 s | 1.000 | 1.000 to 1.000 |" in printed.out
     assert "| *all 2 cases* | | | *1.225* |" in printed.out
     assert "on one side only: only new, only old" in printed.err
 
@@ -165,12 +166,36 @@ def test_a_suite_without_shared_cases_is_refused() -> None:
             self.case = case
 
         def run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-            rows = [{"case": self.case, "ours_s": 1.0, "ours_cpu_s": 1.0}]
+            rows = [{"case": self.case, "ours_s": 1.0}]
             report = json.dumps({"rows": rows})
             return subprocess.CompletedProcess([], 0, stdout=report, stderr="")
 
     with pytest.raises(SystemExit, match="drift has no case that both sides measure"):
         against.compare_suite(Side("a"), Side("b"), "drift", 6, [])
+
+
+def test_the_clock_counts_work_of_children_and_no_waiting(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text(
+        """
+import subprocess, sys, time
+start = time.perf_counter()
+time.sleep(1.0)
+waited = time.perf_counter() - start
+child = "import time\\nwhile time.process_time() < 1.5: pass"
+subprocess.run([sys.executable, "-c", child], check=True)
+worked = time.perf_counter() - start
+print(sys.argv[1:], waited < 0.5, worked > 1.4)
+"""
+    )
+    clock = Path(against.__file__).with_name("processor_clock.py")
+    done = subprocess.run(
+        [sys.executable, str(clock), "work", "--quick"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "['--quick'] True True\n"
 
 
 def write_cell(folder: Path, name: str, **arrays: Any) -> Path:
