@@ -525,10 +525,8 @@ def test_fleet_run_can_continue_with_a_log(cli: Command, town: Any, log: Path) -
     assert (summary["trips_learned"], summary["trips_in_all"]) == (12, 15)
 
 
-def test_hours_are_learned_from_a_log_with_times(
-    cli: Command, town: Any, log: Path
-) -> None:
-    """The same log with times: `--hours` learns a profile, and `--depart` counts."""
+def write_times(log: Path) -> Path:
+    """The same log with times at all hours."""
     head, *rows = log.read_text(encoding="utf-8").splitlines()
     timed = [f"{head},time,duration_s"]
     begun: set[str] = set()
@@ -539,6 +537,39 @@ def test_hours_are_learned_from_a_log_with_times(
         timed.append(f"{row},{hour},20")
     with_times = Path("timed.csv")
     with_times.write_text("\n".join(timed) + "\n", encoding="utf-8")
+    return with_times
+
+
+def test_hours_of_many_roads_are_learned_in_the_sparse_form(
+    cli: Command, town: Any, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with more than 666 visited roads: the same route, and nearly the same intervals."""
+    with_times = write_times(log)
+    answers = []
+    for state, largest in (("dense.npz", 6000), ("sparse.npz", 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr("superarm.roads.posterior.forms.DENSE_LARGEST", largest)
+            lesson = cli(*words(town, with_times, state=state), "--hours", "--json")
+            assert lesson.json()["trips_learned"] == 12
+        asked = ("route", "--net", town.tables, *ENDS, "--state", state)
+        answers.append(cli(*asked, "--depart", "08:00", "--json").json())
+    dense, sparse = answers
+    assert dense["edges"] == sparse["edges"]
+    for mean, low, high in (
+        ("energy_wh", "energy_low_wh", "energy_high_wh"),
+        ("learned_time_s", "learned_time_low_s", "learned_time_high_s"),
+    ):
+        # Scales are fitted, and widths taken, from forecasts a per cent of a deviation apart.
+        most = 0.02 * (dense[high] - dense[low])
+        for number in (mean, low, high):
+            assert abs(sparse[number] - dense[number]) <= most
+
+
+def test_hours_are_learned_from_a_log_with_times(
+    cli: Command, town: Any, log: Path
+) -> None:
+    """The same log with times: `--hours` learns a profile, and `--depart` counts."""
+    with_times = write_times(log)
     lesson = cli(*words(town, with_times), "--hours", "--json").json()
     assert (lesson["trips_learned"], lesson["trips_refused"]) == (12, {})
     assert {"near_hour", "own_hour"} < set(lesson["scales_wh"])

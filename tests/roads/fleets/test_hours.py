@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from superarm.core import AT_95, Floats
-from superarm.core.errors import FileError, InputError, StateError
+from superarm.core.errors import FileError, StateError
 from superarm.oracles import ShortestPath, Trip
 from superarm.policies import IndexPolicy
 from superarm.roads.energy import Vehicle
@@ -90,7 +90,9 @@ def logged(
 class Jammed:
     """A fleet that has driven both ways at all hours."""
 
-    def __init__(self, network: RoadNetwork, graph: LineGraph) -> None:
+    def __init__(
+        self, network: RoadNetwork, graph: LineGraph, form: str = "auto"
+    ) -> None:
         through = cheapest(graph)
         self.jammed = through[len(through) // 2]
         around = cheapest(graph, without=self.jammed)
@@ -109,6 +111,7 @@ class Jammed:
             outliers="keep",
             accept_unlikely=True,
             energy="net",
+            form=form,
         )
         self.policy = lesson.policy
         self.posterior = lesson.posterior
@@ -282,6 +285,28 @@ def test_a_saved_fleet_keeps_its_hours(
     assert answer.as_json() == expected.as_json()
 
 
+def test_a_sparse_fleet_finds_the_same_routes(
+    fleet: Jammed, network: RoadNetwork, graph: LineGraph
+) -> None:
+    sparse = Jammed(network, graph, form="sparse")
+    assert (fleet.posterior.form, sparse.posterior.form) == ("dense", "sparse")
+    durations = sparse.posterior.durations
+    assert durations is not None
+    assert durations.form == "sparse"
+    for depart in ("08:00", "12:00", None):
+        expected = fleet.router.route(*ENDS, depart=depart).as_json()
+        answer = sparse.router.route(*ENDS, depart=depart).as_json()
+        assert answer["edges"] == expected["edges"]
+        for mean, low, high in (
+            ("energy_wh", "energy_low_wh", "energy_high_wh"),
+            ("learned_time_s", "learned_time_low_s", "learned_time_high_s"),
+        ):
+            # Scales and widths are fitted to forecasts that are a per cent of a deviation apart.
+            most = 0.01 * (expected[high] - expected[low])
+            for number in (mean, low, high):
+                assert abs(answer[number] - expected[number]) <= most
+
+
 # --- logs ----------------------------------------------------------------------------------
 
 
@@ -361,5 +386,3 @@ def test_a_state_keeps_to_its_hours(graph: LineGraph) -> None:
         learn_trips(graph, [], policy=policy, hours=False)
     with pytest.raises(StateError, match="without hours"):
         learn_trips(graph, [], policy=fleet_policy(graph), hours=True)
-    with pytest.raises(InputError, match="sparse"):
-        fleet_policy(graph, hours=True, form="sparse")

@@ -11,6 +11,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from road_logs import (
+    BACKENDS,
+    GRAPH,
+    KERNEL,
+    KINDS,
+    ROADS,
+    ROWS,
+    SIZES,
+    TOLERANCE,
+    assert_same,
+    random_log,
+    random_trip,
+    some_keys,
+)
 from scipy.sparse import csr_array, diags_array
 
 from superarm.core import Floats
@@ -22,7 +36,7 @@ from superarm.kernels.sparse_factor import SparseFactor
 from superarm.roads.energy import RoadScales, Vehicle
 from superarm.roads.fleets import LoggedTrip, TripSection, learn_trips
 from superarm.roads.networks import generate_city
-from superarm.roads.posterior import Borders, RoadGP, Trips, terms_of
+from superarm.roads.posterior import RoadGP, Trips, terms_of
 from superarm.roads.posterior.conjugate_gradients import conjugate_gradients
 from superarm.roads.posterior.engine import RoadEngine
 from superarm.roads.posterior.fit_schedule import trips_between_fits
@@ -41,66 +55,7 @@ from superarm.roads.routing import Router
 from superarm.roads.rows import Column
 from superarm.testing import restored
 
-GRAPH = generate_city(edges=250, seed=1).line_graph()
-ROADS = len(GRAPH)
-KERNEL = near_kernel(GRAPH)
-SIZES = road_sizes(GRAPH)
 SCALES = RoadScales()
-ROWS = road_rows(GRAPH, Vehicle(), 0)
-TOLERANCE = 0.01
-"""Of means in standard deviations, and of standard deviations relative to themselves."""
-BACKENDS: list[Any] = [
-    "numpy",
-    pytest.param(
-        "numba",
-        marks=pytest.mark.skipif(
-            find_spec("numba") is None, reason="numba is not installed"
-        ),
-    ),
-]
-
-
-def random_trip(
-    rng: np.random.Generator,
-    kind: str = "edges",
-    vehicles: int = 3,
-    roads: int = ROADS,
-) -> Trips:
-    """A trip over random roads; what was observed of it, and how, is its kind."""
-    count = int(rng.integers(2, 12))
-    keys = ROWS[rng.integers(0, roads, count)].copy()
-    keys[:, Column.VEHICLE] = rng.integers(0, vehicles)
-    if kind == "convoy":
-        keys[:, Column.VEHICLE] = rng.integers(0, vehicles, count)
-    sums = np.arange(count)
-    if kind == "total":
-        sums = np.zeros(count, dtype=np.intp)
-    elif kind == "sections":
-        sums = np.arange(count) // 2
-    rewards = int(sums[-1]) + 1
-    expected = np.bincount(sums, keys[:, Column.EXPECTED])
-    observed = expected + rng.normal(0.0, 3.0, rewards)
-    stated = rng.uniform(0.2, 2.0, rewards) if kind == "stated" else None
-    borders = None
-    if kind == "motion":
-        inner = np.arange(rewards - 1)
-        before = np.concatenate([[-1], inner, [rewards - 1]])
-        after = np.concatenate([[0], inner + 1, [-1]])
-        size = rng.uniform(0.0, 20.0, rewards + 1)
-        variance = rng.uniform(0.0, 5.0, rewards + 1)
-        borders = Borders(before, after, size, variance)
-    return Trips.of_one(keys, sums, observed, stated, borders)
-
-
-KINDS = ("edges", "total", "sections", "convoy", "stated", "motion")
-
-
-def random_log(seed: int, trips: int, kinds: tuple[str, ...] = KINDS) -> Trips:
-    rng = np.random.default_rng(seed)
-    log = Log(9)
-    for number in range(trips):
-        log.append(random_trip(rng, kinds[number % len(kinds)]))
-    return log.view()
 
 
 def both(trips: Trips, **options: Any) -> tuple[RoadEngine, SparseRoadEngine]:
@@ -108,23 +63,6 @@ def both(trips: Trips, **options: Any) -> tuple[RoadEngine, SparseRoadEngine]:
     dense = RoadEngine.from_trips(KERNEL, SIZES, SCALES, trips)
     sparse = SparseRoadEngine(KERNEL, SIZES, SCALES, TOLERANCE, **options)
     return dense, sparse.with_all(trips)
-
-
-def some_keys(seed: int = 0, count: int = 40) -> Floats:
-    """Keys of vehicles that were driven, and of one that was not."""
-    rng = np.random.default_rng(seed)
-    keys = ROWS[rng.integers(0, ROADS, count)].copy()
-    keys[:, Column.VEHICLE] = rng.integers(0, 4, count)
-    return keys
-
-
-def assert_same(dense: Any, sparse: Any, keys: Floats) -> None:
-    """Means within a share of a standard deviation, standard deviations within a share of themselves."""
-    std = np.sqrt(dense.variance_of(keys))
-    away = np.abs(dense.mean_of(keys) - sparse.mean_of(keys))
-    assert (away <= TOLERANCE * std).all()
-    ratios = np.sqrt(sparse.variance_of(keys)) / std
-    assert np.abs(ratios - 1.0).max() <= TOLERANCE
 
 
 # --- the whole ---------------------------------------------------------------------------------
@@ -470,10 +408,10 @@ def test_a_solve_that_does_not_converge_warns(monkeypatch: pytest.MonkeyPatch) -
     keys = some_keys()
     before = sparse.mean_of(keys)
     with monkeypatch.context() as patch:
-        patch.setattr("superarm.roads.posterior.mixed_equations.MOST_STEPS", 1)
+        patch.setattr("superarm.roads.posterior.preconditioned.MOST_STEPS", 1)
         with pytest.warns(PrecisionWarning, match="stopped after 1 steps"):
             sparse.expect(trip)
-        patch.setattr("superarm.roads.posterior.mixed_equations.MOST_STEPS", 0)
+        patch.setattr("superarm.roads.posterior.preconditioned.MOST_STEPS", 0)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             with pytest.raises(PrecisionWarning):

@@ -24,6 +24,7 @@ from superarm.roads.energy.scales import HourlyScales, RoadScales
 from superarm.roads.rows import noise_parts, terms_of
 
 from .engine_protocol import Engine
+from .hourly_sums import CountsByHour
 from .information import residuals
 from .matrices import half_log_det
 from .trips import Trips
@@ -174,26 +175,19 @@ def _road_parts(engine: Engine, trips: Trips) -> list[Floats]:
 
 def _hour_parts(engine: Engine, trips: Trips) -> list[Floats]:
     """What near_hour², own_hour², share_hour² and fleet_hour² multiply, eight of (M, M)."""
-    from .hourly_engine import HourlyEngine
-
-    assert isinstance(engine, HourlyEngine)
-    counts, near, sizes = engine.counted_by_hour(trips)
-    counts = counts[:, :, 1:]  # without the mean over the day, (u, M, B − 1)
-    roads, rewards, functions = counts.shape
-    by_function = counts.transpose(2, 0, 1)
-    near_part = np.zeros((rewards, rewards))
-    for count in by_function:
-        near_part += count.T @ near @ count
-    stacked = by_function.reshape(functions * roads, rewards)
-    squared_sizes = np.tile(np.square(sizes), functions)[:, None]
-    terms = engine.slots.terms_by_hour(trips)[:, :, 1:]  # (M, 5, B − 1)
-    fleet_parts = [term @ term.T for term in terms.transpose(1, 0, 2)]
-    return [
-        near_part,
-        stacked.T @ stacked,
-        stacked.T @ (squared_sizes * stacked),
-        *fleet_parts,
-    ]
+    assert isinstance(engine, CountsByHour)
+    by_hour = engine.counted_by_hour(trips)
+    _, rewards, functions = by_hour.counts.shape
+    squared_sizes = np.square(by_hour.sizes)[:, None]
+    own_part = np.zeros((rewards, rewards))
+    share_part = np.zeros((rewards, rewards))
+    for function in range(functions):
+        counts = np.ascontiguousarray(by_hour.counts[:, :, function])
+        own_part += counts.T @ counts
+        share_part += counts.T @ (squared_sizes * counts)
+    by_term = by_hour.terms.transpose(1, 0, 2)
+    fleet_parts = [term @ term.T for term in by_term]
+    return [by_hour.near, own_part, share_part, *fleet_parts]
 
 
 def _fleet_parts(trips: Trips) -> list[Floats]:

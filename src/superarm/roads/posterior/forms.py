@@ -9,17 +9,19 @@ import numpy as np
 
 from superarm.core import Floats, State
 from superarm.kernels import GraphMatern
-from superarm.roads.energy.scales import RoadScales
+from superarm.roads.energy.scales import HourlyScales, RoadScales
 from superarm.roads.rows import edges_of
 
 from .engine import RoadEngine
 from .engine_protocol import Engine
 from .hourly_engine import HourlyEngine
+from .hourly_sparse_engine import HourlySparseEngine
+from .hours import DayBasis
 from .sparse_engine import SparseRoadEngine
 from .trips import Trips
 
 DENSE_LARGEST = 6000
-"""Visited roads up to which the form "auto" is dense."""
+"""Visited roads, times functions of the hour, up to which the form "auto" is dense."""
 FormName = Literal["dense", "sparse"]
 FormChoice = Literal["auto", "dense", "sparse"]
 
@@ -29,6 +31,17 @@ def form_of(engine: Engine) -> FormName:
     return "sparse" if isinstance(engine, SparseRoadEngine) else "dense"
 
 
+def functions_of(scales: RoadScales) -> int:
+    """How many functions of the hour a road has; 1 without hours.
+
+    Args:
+        scales: Standard deviations of the model.
+    """
+    if isinstance(scales, HourlyScales):
+        return len(DayBasis(scales.harmonics))
+    return 1
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EngineFactory:
     """Makes engines, each in the form for as many roads as it has visited.
@@ -36,7 +49,7 @@ class EngineFactory:
     Args:
         kernel: k_G.
         sizes: Wh that each road moves, (n,).
-        has_hours: Whether what roads cost depends on the hour.
+        functions: Functions of the hour for each road; 1 where what roads cost does not depend on it.
         choice: The form, or "auto".
         tolerance: By what share of a standard deviation answers of the sparse form may be off.
         half_life: Later trips after which a trip counts half; ``None``: trips do not age.
@@ -44,18 +57,17 @@ class EngineFactory:
 
     kernel: GraphMatern
     sizes: Floats
-    has_hours: bool
+    functions: int
     choice: FormChoice
     tolerance: float
     half_life: float | None = None
 
     def form_for(self, visited: int) -> FormName:
         """The form for so many visited roads."""
-        if self.has_hours:
-            return "dense"
         if self.choice != "auto":
             return self.choice
-        return "dense" if visited <= DENSE_LARGEST else "sparse"
+        unknowns = visited * self.functions
+        return "dense" if unknowns <= DENSE_LARGEST else "sparse"
 
     def new(self, scales: RoadScales) -> Engine:
         """An engine that has learned nothing."""
@@ -67,7 +79,7 @@ class EngineFactory:
         """An engine that has learned from these trips."""
         visited = np.unique(edges_of(trips.keys))
         if self.form_for(len(visited)) == "sparse":
-            return self._new_sparse(scales).with_all(trips)
+            return self._sparse_from(scales, trips)
         return self._dense.from_trips(
             self.kernel, self.sizes, scales, trips, self.half_life
         )
@@ -104,12 +116,37 @@ class EngineFactory:
             return self.from_trips(engine.scales, log.view())
         return engine.with_all(trips)
 
+    def ready_for(self, engine: Engine, trip: Trips) -> Engine:
+        """The engine that learns one more trip: another one where a dense form with hours is full.
+
+        Without hours there is room until all is computed anew.
+
+        Args:
+            engine: An engine.
+            trip: What it learns next.
+        """
+        if not self._has_hours or form_of(engine) == "sparse":
+            return engine
+        visited = np.union1d(engine.visited, edges_of(trip.keys))
+        if self._becomes_sparse(engine, len(visited)):
+            return self._sparse_from(engine.scales, engine.log.view())
+        return engine
+
     def _becomes_sparse(self, engine: Engine, visited: int) -> bool:
         is_dense = form_of(engine) == "dense"
         return is_dense and self.form_for(visited) == "sparse"
 
+    @property
+    def _has_hours(self) -> bool:
+        return self.functions > 1
+
+    def _sparse_from(self, scales: RoadScales, trips: Trips) -> SparseRoadEngine:
+        engine = self._new_sparse(scales)
+        return engine.with_all(trips) if len(trips.rewards) else engine
+
     def _new_sparse(self, scales: RoadScales) -> SparseRoadEngine:
-        return SparseRoadEngine(
+        sparse = HourlySparseEngine if self._has_hours else SparseRoadEngine
+        return sparse(
             self.kernel, self.sizes, scales, self.tolerance, half_life=self.half_life
         )
 
@@ -118,4 +155,4 @@ class EngineFactory:
 
     @property
     def _dense(self) -> type[RoadEngine]:
-        return HourlyEngine if self.has_hours else RoadEngine
+        return HourlyEngine if self._has_hours else RoadEngine

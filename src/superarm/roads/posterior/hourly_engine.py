@@ -7,8 +7,6 @@ computed for the rows that they are asked for.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from superarm.core import Floats, Rng, State
@@ -21,6 +19,7 @@ from .draw_order import DrawOrder
 from .engine import RoadEngine
 from .forecasts import RoadDraw
 from .hourly_slots import HourlySlots
+from .hourly_sums import RoadsByHour, counts_by_hour, terms_by_hour
 from .log import Log
 from .matrices import from_lower, triangle_size
 from .old_states import not_of_its_trips
@@ -29,14 +28,6 @@ from .vehicle_groups import VehicleGroups
 
 _P = len(TERMS)
 _ROWS = 256  # whose variances are computed at once
-
-
-class RoadsByHour(NamedTuple):
-    """Visited roads that rewards at some hours are sums of."""
-
-    counts: Floats  # by function of the hour, (u, M, B)
-    near: Floats  # k_G between them, (u, u)
-    sizes: Floats  # Wh, (u,)
 
 
 class HourlyEngine(RoadEngine):
@@ -87,12 +78,20 @@ class HourlyEngine(RoadEngine):
         self.log.append(trips)
 
     def counted_by_hour(self, trips: Trips) -> RoadsByHour:
-        """The roads of these trips."""
+        """The roads of these trips by function of the hour, to which scales are fitted."""
         edges = np.unique(edges_of(trips.keys))
+        basis = self.slots.basis
+        counts = counts_by_hour(trips, edges, basis)
+        near = self.slots.near_between(edges)
+        near_of_hours = np.zeros((len(trips.rewards), len(trips.rewards)))
+        for function in range(1, len(basis)):
+            count = counts[:, :, function]
+            near_of_hours += count.T @ near @ count
         return RoadsByHour(
-            counts=self.slots.counts_by_hour(trips, edges),
-            near=self.slots.near_between(edges),
+            counts=counts[:, :, 1:],
+            near=near_of_hours,
             sizes=self.sizes[edges],
+            terms=terms_by_hour(trips, basis)[:, :, 1:],
         )
 
     # --- all roads ---------------------------------------------------------------------------

@@ -26,6 +26,8 @@ from superarm.kernels import GraphMatern
 from superarm.roads.energy.scales import TERMS, HourlyScales, RoadScales
 from superarm.roads.rows import Column, edges_of, terms_of
 
+from .hourly_prior import HourlyPrior
+from .hourly_sums import counts_by_hour, terms_by_hour
 from .hours import DayBasis
 from .slots import PriorOfRewards, Slots, count_roads
 from .trips import Trips
@@ -55,17 +57,10 @@ class HourlySlots(Slots):
     def _set_scales(self, scales: RoadScales) -> None:
         assert isinstance(scales, HourlyScales)
         super()._set_scales(scales)
-        functions = len(self.basis)
-        share_variance = np.square(scales.share_hour * self.sizes)
-        own_hour = scales.own_hour**2 + share_variance
-        fleet_hour = np.square(scales.fleet_hour)
-        # By function: (B,), (n, B) and (5, B).
-        self._near_variances = np.full(functions, scales.near_hour**2)
-        self._near_variances[0] = self.near_variance
-        self._own_variances = np.tile(own_hour[:, None], functions)
-        self._own_variances[:, 0] = self.own_variance
-        self._fleet_variances = np.tile(fleet_hour[:, None], functions)
-        self._fleet_variances[:, 0] = self.fleet_variance
+        prior = HourlyPrior.under(scales, self.sizes)
+        self._near_variances = prior.near
+        self._own_variances = prior.own
+        self._fleet_variances = prior.fleet
 
     def __len__(self) -> int:
         return super().__len__() * len(self.basis)
@@ -80,9 +75,9 @@ class HourlySlots(Slots):
         slots = (_P + roads) * len(self.basis)
         if slots > MOST_SLOTS:
             raise InputError(
-                f"{roads:,} roads with {len(self.basis) - 1} functions of the hour each are {slots:,} "
-                f"unknowns; a fleet with hours is dense and takes at most {MOST_SLOTS:,}. Use fewer "
-                "harmonics, or a fleet without hours (scales=RoadScales()), which has a sparse form"
+                f"{roads:,} roads with {len(self.basis)} functions of the hour each are {slots:,} "
+                f"unknowns; with hours, form 'dense' takes at most {MOST_SLOTS:,}. Use form='auto' or "
+                "'sparse', or fewer harmonics"
             )
         super().add(edges)
 
@@ -112,22 +107,6 @@ class HourlySlots(Slots):
         values = np.concatenate([road_weights.ravel(), fleet_weights.ravel()])
         shape = (len(self), len(trips.rewards))
         return csr_array((values, (rows, columns)), shape=shape)
-
-    def terms_by_hour(self, trips: Trips) -> Floats:
-        """Σ of the terms of each reward's arms by function of the hour, (M, 5, B)."""
-        phi = self.basis.of(trips.keys)
-        of_arms = terms_of(trips.keys)[:, :, None] * phi[:, None, :]
-        flat = of_arms.reshape(len(phi), -1)
-        return trips.summed(flat).reshape(-1, _P, len(self.basis))
-
-    def counts_by_hour(self, trips: Trips, edges: Ints) -> Floats:
-        """How much each reward counts each of its roads by function of the hour, (u, M, B)."""
-        phi = self.basis.of(trips.keys)
-        weights = trips.keys[:, [Column.MASS_RATIO]] * phi
-        place = np.searchsorted(edges, edges_of(trips.keys))
-        counts = np.zeros((len(edges), len(trips.rewards), len(self.basis)))
-        np.add.at(counts, (place, trips.reward_of_arm), weights)
-        return counts
 
     # --- K -----------------------------------------------------------------------------------
 
@@ -176,11 +155,11 @@ class HourlySlots(Slots):
         functions = len(self.basis)
         rewards = len(trips.rewards)
         edges, _ = count_roads(trips)
-        counts = self.counts_by_hour(trips, edges)  # (u, M, B)
+        counts = counts_by_hour(trips, edges, self.basis)  # (u, M, B)
         near = self._near_of(edges, counts.reshape(len(edges), -1))
         near_with = near.with_visited.reshape(-1, rewards, functions)  # (v, M, B)
         own_cov = self._own_variances[edges][:, None, :] * counts
-        terms = self.terms_by_hour(trips)
+        terms = terms_by_hour(trips, self.basis)
         fleet_cov = self._fleet_variances * terms  # (M, 5, B)
 
         units = self._slot[edges]

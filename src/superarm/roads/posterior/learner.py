@@ -87,11 +87,13 @@ class RoadLearner:
         """
         self._raise_delayed_warning()
         is_first = self.trips == 0
-        judged = self._judge.judge(self.engine, trip, may_flag=not is_first)
+        engine = self._engines.ready_for(self.engine, trip)
+        judged = self._judge.judge(engine, trip, may_flag=not is_first)
         has_rewards = len(judged.trip.rewards) > 0
         gained = 0.0
         if has_rewards:
-            gained = self.engine.absorb(judged.trip, judged.expected)
+            gained = engine.absorb(judged.trip, judged.expected)
+            self.engine = engine
         # From here on nothing can fail: what was forecast is judged, whether it was learned or refused.
         self.intervals.judge(
             judged.trip_score, judged.road_scores, hour, self._judge.highest_score

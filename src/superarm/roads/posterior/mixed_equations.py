@@ -24,28 +24,25 @@ that of (f, g) by a sparse factor of P + λ D⁻¹/(D⁻¹ + λ), that of (w, w_
 from __future__ import annotations
 
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.core.compiling import Backend, is_compiled
-from superarm.core.errors import PrecisionWarning, warn
 from superarm.kernels import GraphMatern
 from superarm.kernels.incomplete_factor import DROP, IncompleteFactor
 from superarm.kernels.sparse_factor import SparseFactor
 from superarm.roads.energy.scales import TERMS, RoadScales
 
-from .conjugate_gradients import CAUTION, Solution, conjugate_gradients
 from .near_factor import near_factor
 from .noise import TripNoise
+from .preconditioned import PreconditionedEquations
 from .soft_modes import RitzPairs, SoftModes, find_soft
 from .trip_products import RoadsAndVehicles, TripProducts
 from .trips import Trips
 
 _P = len(TERMS)
-MOST_STEPS = 1000
-"""Steps after which a solve gives up and warns."""
 # Share of roads whose information may change before M is made anew.
 _STALE = 0.2
 # By how much the factor of M may exceed what it factorises, in energy.
@@ -54,8 +51,6 @@ _FACTOR_ERROR = 0.1
 _NEGLIGIBLE = 1e-6
 _TOGETHER = 8  # right-hand sides that are solved together
 _ARMS = 50_000  # whose variances are computed together
-# Steps for means above which M is made anew, too.
-_SLOW = 15
 
 
 class Unknowns(NamedTuple):
@@ -162,7 +157,7 @@ class _TermsInverse(NamedTuple):
         return w, w_v
 
 
-class MixedEquations:
+class MixedEquations(PreconditionedEquations):
     """Q of all trips learned so far, and its preconditioner.
 
     Args:
@@ -205,7 +200,7 @@ class MixedEquations:
         self._first_steps: int | None = None
         self._is_slow = False
 
-    def copy(self) -> MixedEquations:
+    def copy(self) -> Self:
         """Equations that can grow by themselves."""
         other = copy(self)
         other._products = self._products.copy()
@@ -213,7 +208,7 @@ class MixedEquations:
         other._terms_cache = list(self._terms_cache)
         return other
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> MixedEquations:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         # Arrays are replaced, never written into: a copy must not cost more with every road.
         return self.copy()
 
@@ -478,67 +473,7 @@ class MixedEquations:
         """D⁻¹ + λ: the precision of f given g by M, (n,)."""
         return np.asarray(self._own_precision + self._road_information)
 
-    # --- solutions ---------------------------------------------------------------------------
-
-    def solve(self, right: Floats, start: Floats | None, error: float) -> Solution:
-        """Q⁻¹ b such that no linear function is off by more than a share of its standard deviation.
-
-        Args:
-            right: b.
-            start: Where to start.
-            error: That share: a bound of the energy norm.
-        """
-        solution = self._solve(right, start, lambda squared, _: squared <= error**2)
-        if start is not None:
-            if self._first_steps is None:
-                self._first_steps = solution.steps
-            self._is_slow = solution.steps > max(_SLOW, 2 * self._first_steps)
-        return solution
-
-    @property
-    def most_variance_error(self) -> float:
-        """By what share of itself a variance by M may be off: 1/θ − 1 for eigenvalues θ of M⁻¹ Q."""
-        self._prepare()
-        above = 1.0 / (CAUTION * self._smallest) - 1.0
-        return max(above, 1.0)  # where θ is large, at most the whole variance
-
-    def solve_variance(
-        self, right: Floats, tolerance: float, noise: float = 0.0
-    ) -> Solution:
-        """Q⁻¹ a such that √(aᵀ Q⁻¹ a + noise) is off by at most a share of itself.
-
-        Args:
-            right: a.
-            tolerance: That share.
-            noise: A variance that is known.
-        """
-
-        def is_enough(squared: float, variance: float) -> bool:
-            # √(v + e) ≤ √v (1 + e / (2 v))
-            return squared <= 2.0 * tolerance * (variance + noise)
-
-        return self._solve(right, None, is_enough)
-
-    def _solve(self, right: Floats, start: Floats | None, is_enough: Any) -> Solution:
-        self._prepare()
-        solution = conjugate_gradients(
-            self.times,
-            self.precondition,
-            right,
-            start=start,
-            is_enough=is_enough,
-            smallest=self._smallest,
-            most=MOST_STEPS,
-        )
-        self._smallest = min(self._smallest, solution.smallest)
-        if not solution.converged:
-            warn(
-                f"conjugate gradients stopped after {MOST_STEPS} steps short of the tolerance: the energy "
-                f"norm of the error is up to {solution.error:.2g}. Use RoadGP(form='dense') or a larger "
-                "tolerance",
-                PrecisionWarning,
-            )
-        return solution
+    # --- M when it is needed -----------------------------------------------------------------
 
     def refresh(self) -> None:
         """Have M made anew from all trips when it is needed next."""

@@ -171,6 +171,17 @@ class PlainTripProducts:
         """Products that can grow by themselves; both share the rows that they have in common."""
         return copy(self)
 
+    def grow(self, roads: int) -> None:
+        """Make room for more roads.
+
+        Args:
+            roads: n.
+        """
+        added = roads - self._roads
+        self._unshared = np.pad(self._unshared, (0, added))
+        self._roads = roads
+        self._psi = None
+
     @property
     def arrays(self) -> PlainArrays:
         """What a product reads."""

@@ -21,7 +21,7 @@ trip t::
 =============  =======================================================================
 
 With :class:`~superarm.roads.energy.HourlyScales`, f and w also depend on the hour at which a road is
-reached (:mod:`.hours`), and rows have a tenth column for it.
+reached (:mod:`.hours`), and rows have a tenth column for it. Either form works with hours and without.
 
 So roads are shared by all vehicles, and vehicles differ in five numbers. All standard deviations are
 in :class:`RoadScales`, and are fitted to the latest trips as they come.
@@ -66,7 +66,7 @@ from superarm.roads.rows import ANY_HOUR, COLUMNS, HOURLY_COLUMNS, Column
 from .belief import RoadBelief
 from .coverage import TrackRecord
 from .engine_protocol import Engine
-from .forms import EngineFactory, FormChoice, FormName, form_of
+from .forms import EngineFactory, FormChoice, FormName, form_of, functions_of
 from .judging import TripJudge
 from .keys import CheckedRows, check_rows
 from .learner import RoadLearner
@@ -114,7 +114,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             trip suggest, at least.
         form: "dense" is exact; its time grows with the cube of the number of visited roads, its memory
             and states with the square. "sparse" is iterative and grows about linearly. "auto" begins
-            dense and becomes sparse above 6000 visited roads, when all is computed anew.
+            dense and becomes sparse above 6000 visited roads, when all is computed anew; with hours,
+            where a road has 1 + 2·harmonics functions, above as many functions.
         tolerance: In the sparse form, by what share of a standard deviation means may be off, and
             standard deviations by what share of themselves. The property ``tolerance`` is 0 while the
             form is dense.
@@ -165,15 +166,10 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
         if half_life is not None:
             half_life = as_number(half_life, "half_life", 1.0)
         self.half_life = half_life
-        if self.has_hours and form == "sparse":
-            raise InputError(
-                "form 'sparse' has no hours yet; use 'auto' or 'dense' with HourlyScales, or "
-                "scales=RoadScales()"
-            )
         self._engines = EngineFactory(
             kernel=self.kernel,
             sizes=self.sizes,
-            has_hours=self.has_hours,
+            functions=functions_of(self.scales),
             choice=form,
             tolerance=tolerance,
             half_life=half_life,
@@ -227,6 +223,8 @@ class RoadGP(GaussianPosterior, LearnsSums, SelfCalibrating, Resumable):
             most=self.most,
             outliers=self.outliers,
             outlier_limit=self.outlier_limit,
+            form=self._engines.choice,
+            tolerance=self._engines.tolerance,
             half_life=self.half_life,
         )
 

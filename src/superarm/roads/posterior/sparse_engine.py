@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from superarm.core.compiling import Backend, is_compiled
 from superarm.core.errors import PrecisionWarning, StateError, warn
 from superarm.core.linalg import cholesky, solve_lower
 from superarm.kernels import GraphMatern
+from superarm.kernels.incomplete_factor import IncompleteFactor
 from superarm.kernels.sparse_factor import SparseFactor
 from superarm.roads.energy.scales import TERMS, RoadScales
 from superarm.roads.rows import COLUMNS, Column, edges_of, terms_of, vehicles_of
@@ -45,6 +46,7 @@ from .matrices import half_log_det
 from .mixed_equations import ArmWeights, MixedEquations, RewardSums, Unknowns
 from .near_factor import near_factor
 from .noise import TripNoise
+from .preconditioned import PreconditionedEquations
 from .slots import CountedRoads, count_roads
 from .trips import Trips
 
@@ -68,6 +70,29 @@ _FITTING_ERROR = 0.001
 _SAMPLE = 32  # of more, how many at least are solved to measure the error of all
 
 
+class Arms(Protocol):
+    """What multiplies the unknowns in the rewards of single arms."""
+
+    @property
+    def edges(self) -> Ints:
+        """Their roads, (m,)."""
+        ...
+
+    @property
+    def terms(self) -> Floats:
+        """Their terms, (m, 5)."""
+        ...
+
+    @property
+    def places(self) -> Ints:
+        """Places of their vehicles; −1 where one was never driven, (m,)."""
+        ...
+
+    def one(self, arm: int) -> Self:
+        """One of the arms."""
+        ...
+
+
 class SparseRoadEngine:
     """What was learned under one choice of scales.
 
@@ -79,6 +104,8 @@ class SparseRoadEngine:
         backend: How products with the log are computed.
         half_life: Later trips after which a trip counts half; ``None``: trips do not age.
     """
+
+    _columns = COLUMNS
 
     def __init__(
         self,
@@ -93,24 +120,28 @@ class SparseRoadEngine:
         self.sizes = sizes
         self.scales = scales
         self.tolerance = tolerance
-        self.log = Log(COLUMNS, half_life)
+        self.log = Log(self._columns, half_life)
         self.noise = TripNoise(scales)
         self.information = 0.0
         self.steps = 0
         """Steps of conjugate gradients that the latest means took."""
         self._backend: Backend = backend
-        self._equations = MixedEquations(kernel, sizes, scales, backend)
+        self._equations = self._new_equations()
         self._visited = np.empty(0, dtype=np.intp)
         # Of vehicles among all; never changed in place.
         self._places: dict[int, int] = {}
         self._draw_order = DrawOrder()
-        self._right = Unknowns.zeros(len(kernel), 0).flat()  # b
+        self._right = np.zeros(self._equations.size)  # b
         # x, but for what the latest trips changed beyond what M predicts.
         self._x = self._right.copy()
         self._pending = 0  # trips since x was solved for
         self._variances: Floats | None = None
         self.variance_error = 0.0
         """By what share the latest standard deviations of many arms were off in a sample, at most."""
+
+    def _new_equations(self) -> PreconditionedEquations:
+        """The equations of no trips."""
+        return MixedEquations(self.kernel, self.sizes, self.scales, self._backend)
 
     @property
     def visited(self) -> Ints:
@@ -129,7 +160,7 @@ class SparseRoadEngine:
 
     # --- weights of unknowns -----------------------------------------------------------------
 
-    def _arms(self, keys: Floats) -> ArmWeights:
+    def _arms(self, keys: Floats) -> Arms:
         """What multiplies the unknowns in the rewards of these keys."""
         return ArmWeights(
             edges=edges_of(keys),
@@ -142,12 +173,24 @@ class SparseRoadEngine:
         """Xᵀ times values of rewards, (M,), as a flat vector."""
         of_arms = values[trips.reward_of_arm]
         arms = self._arms(trips.keys)
-        return arms.gather(of_arms, self._roads, len(self._places)).flat()
+        return self._gathered_of(arms, of_arms)
 
     def _summed(self, trips: Trips, flat: Floats) -> Floats:
         """X times unknowns, (M,)."""
-        x = Unknowns.from_flat(flat, self._roads)
-        return trips.summed(self._arms(trips.keys).sums(x))
+        return trips.summed(self._sums_of_arms(self._arms(trips.keys), flat))
+
+    def _gathered_of(self, arms: Any, values: Floats) -> Floats:
+        """What values of arms, (m,), put on the unknowns, as a flat vector."""
+        gathered = arms.gather(values, self._roads, len(self._places))
+        return np.asarray(gathered.flat())
+
+    def _sums_of_arms(self, arms: Any, flat: Floats) -> Floats:
+        """The reward of each arm of unknowns, (m,)."""
+        return np.asarray(arms.sums(self._unknowns(flat)))
+
+    def _unknowns(self, flat: Floats) -> Any:
+        """Unknowns by their names, of a flat vector."""
+        return Unknowns.from_flat(flat, self._roads)
 
     def _places_of(self, keys: Floats) -> Ints:
         """The place of each key's vehicle; −1 where it was never driven, (m,)."""
@@ -247,14 +290,19 @@ class SparseRoadEngine:
         x = self._solved()
         for trip in trips.each():
             sums = self._sums_of(trip)
-            rows = draws[np.searchsorted(edges, sums.edges)]
-            near = rows @ rows.T / _NEAR_DRAWS
+            rows = draws[..., np.searchsorted(edges, sums.edges), :]
+            near = rows @ rows.swapaxes(-1, -2) / _NEAR_DRAWS
             cov = self._equations.approximate_cov(sums, near)
             yield self._expected(trip, cov, x)
 
-    def _sums_of(self, trips: Trips) -> RewardSums:
+    def _sums_of(self, trips: Trips) -> Any:
         """What rewards are sums of."""
         edges, counts = count_roads(trips)
+        places, vehicle_terms = self._vehicle_terms(trips)
+        return RewardSums(edges, counts, trips.terms, places, vehicle_terms)
+
+    def _vehicle_terms(self, trips: Trips) -> tuple[Ints, Floats]:
+        """Places of vehicles that were driven before, (c,), and their terms in rewards, (M, c, 5)."""
         places_of_arms = self._places_of(trips.keys)
         places = np.unique(places_of_arms[places_of_arms >= 0])
         terms = terms_of(trips.keys)
@@ -262,7 +310,7 @@ class SparseRoadEngine:
         for number, place in enumerate(places.tolist()):
             is_driven = places_of_arms == place
             vehicle_terms[:, number] = trips.summed(terms * is_driven[:, None])
-        return RewardSums(edges, counts, trips.terms, places, vehicle_terms)
+        return places, vehicle_terms
 
     def _expected(self, trips: Trips, cov: Floats, x: Floats) -> ExpectedRewards:
         expected = trips.summed(trips.keys[:, Column.EXPECTED])
@@ -346,7 +394,7 @@ class SparseRoadEngine:
         self._pending = 0
         self.steps = solution.steps
 
-    def supposing(self, keys: Floats, noise: Floats) -> SparseRoadEngine:
+    def supposing(self, keys: Floats, noise: Floats) -> Self:
         """The engine once these roads are observed with this noise: less variance, the same means.
 
         Args:
@@ -374,14 +422,14 @@ class SparseRoadEngine:
         trips: Trips,
         tolerance: float = TOLERANCE,
         backend: Backend = "auto",
-    ) -> SparseRoadEngine:
+    ) -> Self:
         """An engine that has learned from these trips."""
         engine = cls(kernel, sizes, scales, tolerance, backend)
         if len(trips.rewards):
             engine._learn_all(trips)
         return engine
 
-    def with_all(self, trips: Trips) -> SparseRoadEngine:
+    def with_all(self, trips: Trips) -> Self:
         """This engine after many more trips, all of them computed at once."""
         log = self.log.copy()
         log.append(trips)
@@ -394,7 +442,7 @@ class SparseRoadEngine:
         engine._count_information()
         return engine
 
-    def rebuild(self, scales: RoadScales) -> SparseRoadEngine:
+    def rebuild(self, scales: RoadScales) -> Self:
         """What was learned from the same trips under other scales.
 
         Under the same scales it is the engine itself, unless trips age: means are solved for anew with
@@ -404,14 +452,14 @@ class SparseRoadEngine:
             return copy(self)
         return self._learned_anew(scales, self.log.dated())
 
-    def _learned_anew(self, scales: RoadScales, log: Log) -> SparseRoadEngine:
+    def _learned_anew(self, scales: RoadScales, log: Log) -> Self:
         """An engine that has learned from this log, which continues that of this engine.
 
         Args:
             scales: Its scales.
             log: Its log; ages are as they are there.
         """
-        engine = SparseRoadEngine(
+        engine = type(self)(
             self.kernel, self.sizes, scales, self.tolerance, self._backend
         )
         engine._places = self._places
@@ -465,7 +513,7 @@ class SparseRoadEngine:
             raise StateError(
                 "this state is damaged: what it has learned is not from its trips"
             )
-        size = 2 * self._roads + _P + _P * len(vehicles)
+        size = self._equations.size + _P * len(vehicles)
         x = state.vector("solution", size)
         order = DrawOrder.from_arrays(state, driven, len(edges))
         self._places = {
@@ -487,8 +535,8 @@ class SparseRoadEngine:
 
     def mean_of(self, keys: Floats) -> Floats:
         """The mean of each reward, (m,)."""
-        x = Unknowns.from_flat(self._solved(), self._roads)
-        return np.asarray(keys[:, Column.EXPECTED] + self._arms(keys).sums(x))
+        of_unknowns = self._sums_of_arms(self._arms(keys), self._solved())
+        return np.asarray(keys[:, Column.EXPECTED] + of_unknowns)
 
     def prepare_variances(self) -> None:
         """Nothing: copies share M with what it contains."""
@@ -515,7 +563,7 @@ class SparseRoadEngine:
         variances[is_new] += of_new
         return variances
 
-    def _variances_of(self, arms: ArmWeights) -> Floats:
+    def _variances_of(self, arms: Arms) -> Floats:
         """The diagonal of X Q⁻¹ Xᵀ for single arms, (m,)."""
         count = len(arms.edges)
         if count <= _MOST_SOLVED:
@@ -547,19 +595,23 @@ class SparseRoadEngine:
 
     def _chosen_to_solve(self, driven: Ints) -> Ints:
         """All of these arms where that is quick, otherwise a sample of them."""
-        arms_of_log = len(self.log.view().keys)
-        most = _SOLVING_BUDGET // (arms_of_log + self._roads)
+        most = _SOLVING_BUDGET // self._read_by_a_solve
         if len(driven) <= most:
             return driven
         size = min(max(_SAMPLE, most), len(driven))
         rng = np.random.default_rng(0)
         return rng.choice(driven, size, replace=False)
 
-    def _solved_variances(self, arms: ArmWeights, chosen: Ints) -> Floats:
+    @property
+    def _read_by_a_solve(self) -> int:
+        """How many arms and roads each step of a solve reads."""
+        return len(self.log.view().keys) + self._roads
+
+    def _solved_variances(self, arms: Arms, chosen: Ints) -> Floats:
         """The variances of some of the arms, a solve each."""
         variances = np.empty(len(chosen))
         for number, arm in enumerate(chosen.tolist()):
-            a = arms.one(arm).gather(np.ones(1), self._roads, len(self._places)).flat()
+            a = self._gathered_of(arms.one(arm), np.ones(1))
             solution = self._equations.solve_variance(a, self.tolerance)
             variances[number] = solution.gained
         return variances
@@ -567,13 +619,16 @@ class SparseRoadEngine:
     def counted_roads(self, trips: Trips) -> CountedRoads:
         """The roads of these trips, to which scales are fitted."""
         edges, counts = count_roads(trips)
-        if is_compiled(self._backend):
-            none = np.zeros(self._roads)
-            made = near_factor(self.kernel, 1.0, none, _FITTING_DROP, _FITTING_ERROR)
-            near = made.factor.gram(edges, counts)
-        else:
-            near = SparseFactor(self.kernel.precision()).gram(edges, counts)
+        near = self._kernel_factor().gram(edges, counts)
         return CountedRoads(counts, near, self.sizes[edges])
+
+    def _kernel_factor(self) -> SparseFactor | IncompleteFactor:
+        """A factor of the precision of k_G, by which scales are fitted."""
+        if not is_compiled(self._backend):
+            return SparseFactor(self.kernel.precision())
+        none = np.zeros(self._roads)
+        made = near_factor(self.kernel, 1.0, none, _FITTING_DROP, _FITTING_ERROR)
+        return made.factor
 
     # --- draws -------------------------------------------------------------------------------
 
@@ -584,31 +639,17 @@ class SparseRoadEngine:
             keys: Feature rows, (m, 9).
             rng: Random numbers.
         """
-        n = self._roads
         trips = self.log.as_learned()
-        near_normals = rng.standard_normal(n)
-        own_normals = rng.standard_normal(n)
-        normals = rng.standard_normal(self._draw_order.size)
-        g = self.scales.near * self.kernel.root_times(near_normals)
-        own = np.sqrt(self._equations.own_variance) * own_normals
-        vehicles = np.zeros((len(self._places), _P))
-        for vehicle, place in self._places.items():
-            vehicles[place] = normals[self._draw_order.places(vehicle)]
-        x = Unknowns(
-            f=g + own,
-            g=g,
-            fleet=np.array(self.scales.fleet) * normals[:_P],
-            vehicles=np.array(self.scales.vehicle) * vehicles,
-        )
+        prior = self._draw_prior(rng)
+        x = prior.flat()
         if len(trips.rewards):
             noise = self.noise.draw(trips, rng)
             # Q x is P x and the information's share; what is left is P x − Xᵀ R⁻¹ e.
             weighted = self.noise.solve(trips, noise)
             pull = self._gathered(trips, weighted)
-            right = self._equations.prior_times(x).flat() - pull
-            solution = self._equations.solve(right, None, self.tolerance)
-            x = Unknowns.from_flat(solution.x, n)
-        rewards = self._arms(keys).sums(x)
+            right = self._equations.prior_times(prior).flat() - pull
+            x = self._equations.solve(right, None, self.tolerance).x
+        rewards = self._sums_of_arms(self._arms(keys), x)
         terms = terms_of(keys)
         vehicles_of_keys = vehicles_of(keys)
         for vehicle in np.unique(vehicles_of_keys).tolist():
@@ -618,3 +659,25 @@ class SparseRoadEngine:
                 rows = vehicles_of_keys == vehicle
                 rewards[rows] += terms[rows] @ new
         return rewards
+
+    def _draw_prior(self, rng: Rng) -> Any:
+        """A draw of all unknowns from their prior."""
+        near_normals = rng.standard_normal(self._roads)
+        own_normals = rng.standard_normal(self._roads)
+        normals = rng.standard_normal(self._draw_order.size)
+        g = self.scales.near * self.kernel.root_times(near_normals)
+        share_variance = np.square(self.scales.share * self.sizes)
+        own = np.sqrt(self.scales.own**2 + share_variance) * own_normals
+        return Unknowns(
+            f=g + own,
+            g=g,
+            fleet=np.array(self.scales.fleet) * normals[:_P],
+            vehicles=self._draw_vehicles(normals),
+        )
+
+    def _draw_vehicles(self, normals: Floats) -> Floats:
+        """The prior draw of w_v that these normals are, (V, 5)."""
+        vehicles = np.zeros((len(self._places), _P))
+        for vehicle, place in self._places.items():
+            vehicles[place] = normals[self._draw_order.places(vehicle)]
+        return np.asarray(np.array(self.scales.vehicle) * vehicles)

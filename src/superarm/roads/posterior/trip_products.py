@@ -130,6 +130,16 @@ class TripProducts:
         """What a product reads of all trips that are not plain."""
         return ProductArrays(*(grown.rows for grown in self._rows))
 
+    def grow(self, roads: int) -> None:
+        """Make room for more roads.
+
+        Args:
+            roads: n.
+        """
+        self._roads = roads
+        self._plain_trips.grow(roads)
+        self._sparse = None
+
     # --- trips ---------------------------------------------------------------------------------
 
     def append(self, trips: Trips, drivers: Ints, vehicles: int) -> TripDiagonals:
