@@ -28,6 +28,7 @@ from superarm.core.serialization import from_json
 from superarm.core.states import load_state, loaded
 from superarm.kernels import Matern, Temporal
 from superarm.posteriors import DriftingGP, StreamingGP
+from superarm.roads.energy import RoadScales
 from superarm.rules.base import _CHECKS
 
 HERE = Path(__file__).parent
@@ -296,6 +297,17 @@ def test_states_load_after_a_parameter_was_added(
         assert "'warm': 3" in str(registry.describe(reloaded)), (
             "the parameter was not added"
         )
+
+
+@pytest.mark.parametrize("name", ["posterior-roads", "posterior-roads-sparse"])
+def test_a_fleet_loads_after_a_scale_was_added(
+    name: str, makers: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = newest() / f"{name}.npz"
+    add_parameter(monkeypatch, RoadScales, "warm", 3)
+    reloaded = restored(path, record_of(path), makers)
+    assert_predicts_alike(reloaded, record_of(path))
+    assert "'warm': 3" in str(registry.describe(reloaded))
 
 
 def test_a_parameter_that_was_added_may_not_differ_from_its_default(

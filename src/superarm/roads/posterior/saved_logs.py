@@ -8,12 +8,15 @@ from numpy.typing import NDArray
 
 from superarm.core import State
 from superarm.core.errors import StateError
-from superarm.roads.energy.scales import HourlyScales, RoadScales
+from superarm.roads.energy.scales import RoadScales
 
 from .compact_trips import compact_arrays, expanded_arrays, is_compact
 from .forms import FormName
 from .trip_arrays import trips_from_arrays
 from .trips import Trips
+
+# Scales of every state whose trips may have motion; states from before have fewer.
+_SCALES_WITH_MOTION = 24
 
 
 def log_arrays(trips: Trips, form: FormName) -> dict[str, NDArray[Any]]:
@@ -42,8 +45,7 @@ def saved_trips(state: State, roads: int, columns: int) -> Trips:
 def saved_scales(state: State, initial: RoadScales) -> RoadScales:
     """The fitted scales of a state, or :class:`StateError`.
 
-    States from before motion have fewer scales, and those of hours may get more: what is missing is as
-    it was initially.
+    States from before a scale was added have fewer: what is missing is as it was initially.
 
     Args:
         state: The saved state.
@@ -52,8 +54,6 @@ def saved_scales(state: State, initial: RoadScales) -> RoadScales:
     fitted = state.vector("fitted")
     # A compact log is from after motion.
     has_motion = "border_size" in state.arrays or is_compact(state.arrays)
-    has_hours = isinstance(initial, HourlyScales)
-    is_complete = len(fitted) == len(initial.as_vector())
-    if has_motion and not has_hours and not is_complete:
+    if has_motion and len(fitted) < _SCALES_WITH_MOTION:
         raise StateError(f"this state is damaged: it has {len(fitted)} fitted scales")
     return type(initial).from_vector(fitted, like=initial)
