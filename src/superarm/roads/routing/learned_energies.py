@@ -62,6 +62,10 @@ class LearnedEnergies(ABC):
         self._graph: LineGraph | None = None
 
     @abstractmethod
+    def prepare_intervals(self) -> None:
+        """Compute what the intervals of all routes share, so that the first does not wait for it."""
+
+    @abstractmethod
     def mismatch(self, graph: LineGraph) -> str | None:
         """How these roads differ from those it was learned on, in words; ``None``: they do not.
 
@@ -99,6 +103,9 @@ class VehicleEnergies(LearnedEnergies):
         self._energy = energy
         self._trips_a_day = trips_a_day
         self.timed = trips_a_day is not None
+
+    def prepare_intervals(self) -> None:
+        """Nothing: they share nothing."""
 
     def mismatch(self, graph: LineGraph) -> str | None:
         edges = len(self._energy.length)
@@ -185,6 +192,16 @@ class FleetEnergies(LearnedEnergies):
 
     def mismatch(self, graph: LineGraph) -> str | None:
         return road_mismatch(self._fleet, graph)
+
+    def prepare_intervals(self) -> None:
+        assert self._graph is not None
+        posterior = self._policy.posterior
+        if isinstance(posterior, RoadGP) and not posterior.has_hours:
+            # Its sparse form solves with a factor, which the first total makes.
+            one_road = np.zeros(1, dtype=np.intp)
+            posterior.total(
+                road_rows(self._graph, self.vehicle, self._number, one_road)
+            )
 
     def energies(self, depart: When | None) -> EdgeEnergies:
         assert self._graph is not None

@@ -185,6 +185,7 @@ class Router:
         require_same_roads(self.graph, learned)
         costs = self._costs_by(learned.on(self.graph))
         costs.prepare_like(self._costs)
+        learned.prepare_intervals()
         self._costs = costs
 
     def _costs_by(self, source: EnergySource) -> Costs:
