@@ -249,6 +249,20 @@ def test_a_saved_fleet_continues_with_its_ages(form: Any) -> None:
     np.testing.assert_allclose(means[0], means[1], rtol=0.0, atol=atol)
 
 
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_a_fleet_that_begins_to_age_is_saved_with_its_ages(form: Any) -> None:
+    lasting = fleet(None, form=form)
+    learn_each(lasting, random_trips(5, 25))
+    # With another half-life everything is computed anew: the latest trip has age 0, all others aged.
+    aged = RoadGP.from_state(lasting.state(), half_life=160.0)
+    again = RoadGP.from_state(restored(aged.state()))
+    ages = aged._engine.log.as_learned().age
+    np.testing.assert_array_equal(
+        ages, log_of(random_trips(5, 25), 160.0).as_learned().age
+    )
+    np.testing.assert_array_equal(again._engine.log.as_learned().age, ages)
+
+
 def test_a_state_with_another_half_life_is_refused() -> None:
     lasting = fleet(None)
     learn_each(lasting, random_trips(6, 3))

@@ -442,6 +442,24 @@ def test_a_dense_state_continues_in_the_sparse_form(
     assert_same(dense._engine, gp._engine, hourly_keys())
 
 
+def test_a_fleet_that_turned_sparse_is_saved_with_its_ages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # With this half-life ages are counted anew every 10 trips, and when the form changes.
+    gp = fleet_gp("auto", half_life=160.0)
+    for number in range(5):
+        gp.observe_trips(hourly_trip(number))
+    limit = len(gp.visited) * (1 + 2 * SCALES.harmonics)
+    monkeypatch.setattr("superarm.roads.posterior.forms.DENSE_LARGEST", limit)
+    gp.observe_trips(hourly_trip(5))
+    assert gp.form == "sparse"
+    trips = gp._engine.log.as_learned()
+    later_trips = np.array([4.0, 3.0, 2.0, 1.0, 0.0, 0.0])
+    np.testing.assert_array_equal(trips.age, later_trips[trips.trip] / 160.0)
+    again = RoadGP.from_state(restored(gp.state()))
+    np.testing.assert_array_equal(again._engine.log.as_learned().age, trips.age)
+
+
 def test_a_trip_that_fails_leaves_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
     gp = fleet_gp("auto")
     gp.observe_trips(hourly_log(22, 5))

@@ -93,7 +93,10 @@ class RoadLearner:
         gained = 0.0
         if has_rewards:
             gained = engine.absorb(judged.trip, judged.expected)
-            self.engine = engine
+            if engine is not self.engine:
+                # It was computed anew before this trip.
+                self.engine = engine
+                self._since_rebuild = 0
         # From here on nothing can fail: what was forecast is judged, whether it was learned or refused.
         self.intervals.judge(
             judged.trip_score, judged.road_scores, hour, self._judge.highest_score
@@ -215,6 +218,7 @@ class RoadLearner:
         self._since_rebuild = state.count("since", 0)
         if not is_alike:
             self.engine = self._engines.from_trips(scales, trips)
+            self._since_rebuild = 0
         elif len(trips.rewards):
             self.engine = self._engines.remembered(state, scales, trips)
             self.engine.information = state.number("information", 0.0)
