@@ -34,9 +34,8 @@ from .arrays import Bools, Floats, Ints
 
 _LANDMARKS = 4
 _LEAST_SHARE = 0.25  # of a cell's junctions on either side of a cut
-_LEAST_FLOW = (
-    64  # junctions of a cell from which a minimal cut is sought: below, it gains little
-)
+# Junctions of a cell from which a minimal cut is sought: below, it gains little.
+_LEAST_FLOW = 64
 _BATCH = 4096  # junctions of cells whose minimal cuts are sought together
 
 

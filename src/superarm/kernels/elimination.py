@@ -155,8 +155,14 @@ def _plan_in_order(matrix: Any, order: Ints) -> Elimination:
     row_starts = np.concatenate([[0], np.cumsum(reach[lasts])])
     rows = np.empty(row_starts[-1], dtype=np.int64)
     fill_front_rows(
-        *(indptr, indices, order, node_places(order)),
-        *(starts, front_parents, row_starts, rows),
+        indptr,
+        indices,
+        order,
+        node_places(order),
+        starts,
+        front_parents,
+        row_starts,
+        rows,
     )
     fronts = [
         Front(start, stop, rows[first:end], parent)

@@ -1,7 +1,7 @@
 """A sparse factor without the entries that hardly count: cheap solves that are nearly exact.
 
 =============  =======================================================================
-``A``          (n, n), symmetric and positive definite; P A Pᵀ = L D Lᵀ
+``A``          scale · matrix + diag(shift), (n, n), positive definite; P A Pᵀ = L D Lᵀ
 ``L̃``          L without entries below ``drop``: |Lᵢⱼ| √Dⱼ < drop · √Aᵢᵢ
 =============  =======================================================================
 
@@ -26,22 +26,21 @@ from .selected_inverse import inverse_diagonal
 
 DROP = 3e-4
 """Solutions are off by about 0.1 % in the energy norm."""
-_LEAST_SINGLE = (
-    1e-5  # what is dropped above which entries are stored in single precision
-)
+# Drop above which entries are stored in single precision.
+_LEAST_SINGLE = 1e-5
 
 
 class IncompleteFactor:
-    """An incomplete factor of scale · A + diag(shift), made and solved by compiled loops.
+    """An incomplete factor of A = scale · ``matrix`` + diag(shift), made and solved by compiled loops.
 
     Entries are dropped while the factor is made, so that it never takes the memory of a complete one.
 
     Args:
-        matrix: A, sparse, (n, n).
+        matrix: Sparse and symmetric, (n, n).
         drop: How small entries must be to be dropped; 0 keeps all.
-        plan: The elimination of the pattern of A; by default SuperLU finds one.
-        scale: What multiplies A.
-        shift: What is added to the diagonal, (n,); by default nothing.
+        plan: The elimination of its pattern; by default SuperLU finds one.
+        scale: What multiplies the matrix.
+        shift: What is added to its diagonal, (n,); by default nothing.
     """
 
     def __init__(
@@ -58,10 +57,10 @@ class IncompleteFactor:
         self._plan = plan_elimination(self._matrix) if plan is None else plan
         self._scale = scale
         self._shift = np.zeros(matrix.shape[0]) if shift is None else shift
-        kind = np.float32 if drop > _LEAST_SINGLE else np.float64
-        factor = eliminate(self._matrix, self._plan, drop, scale, self._shift, kind)
+        dtype = np.float32 if drop > _LEAST_SINGLE else np.float64
+        factor = eliminate(self._matrix, self._plan, drop, scale, self._shift, dtype)
         self.log_det = float(np.log(factor.pivots).sum())
-        """ln det of the matrix, exact."""
+        """ln det A, exact."""
         self._order = self._plan.order
         self._inverse_pivots = 1.0 / factor.pivots
         self._starts = factor.starts

@@ -50,7 +50,7 @@ def eliminate(
     drop: float,
     scale: float,
     shift: Floats,
-    kind: type[np.floating[Any]] = np.float64,
+    dtype: type[np.floating[Any]] = np.float64,
 ) -> ThinFactor:
     """The factor of scale · ``matrix`` + diag(shift), of which small entries are dropped.
 
@@ -62,7 +62,7 @@ def eliminate(
         drop: How small entries must be to be dropped; 0 keeps all.
         scale: What multiplies the matrix.
         shift: What is added to its diagonal, (n,).
-        kind: The precision in which entries are stored; all are computed in double precision.
+        dtype: The precision in which entries are stored; all are computed in double precision.
     """
     from scipy.linalg.blas import dsyrk, dtrsm
     from scipy.linalg.lapack import dpotrf
@@ -79,7 +79,7 @@ def eliminate(
     position = np.empty(n, dtype=np.int64)
     counts = np.zeros(n, dtype=np.int64)
     pivots = np.zeros(n)
-    entries = _Entries(kind)
+    entries = _Entries(dtype)
     waiting: dict[int, list[_Update]] = {}  # by the number of the parent's front
     for number, front in enumerate(plan.fronts):
         start, stop, rows, parent = front
@@ -89,8 +89,19 @@ def eliminate(
         below = np.zeros((width, len(rows)))
         rest = np.zeros((len(rows), len(rows)))
         assemble_front(
-            *(indptr, indices, matrix.data, scale, shift, order, place),
-            *(start, stop, rows, position, own, below),
+            indptr,
+            indices,
+            matrix.data,
+            scale,
+            shift,
+            order,
+            place,
+            start,
+            stop,
+            rows,
+            position,
+            own,
+            below,
         )
         for update in waiting.pop(number, ()):
             add_update(*update, start, stop, position, own, below, rest)
@@ -107,8 +118,16 @@ def eliminate(
                 waiting.setdefault(parent, []).append(_Update(rows, rest))
         entries.reserve(width * (width + len(rows)))
         entries.count = keep_large(
-            *(own, below, start, rows, least),
-            *(entries.rows, entries.values, entries.count, counts, pivots),
+            own,
+            below,
+            start,
+            rows,
+            least,
+            entries.rows,
+            entries.values,
+            entries.count,
+            counts,
+            pivots,
         )
     starts = np.zeros(n + 1, dtype=np.int64)
     np.cumsum(counts, out=starts[1:])
@@ -119,11 +138,11 @@ class _Entries:
     """Rows and values of entries, collected in chunks: no array is ever copied to grow.
 
     Args:
-        kind: The precision of full chunks.
+        dtype: The precision of full chunks.
     """
 
-    def __init__(self, kind: type[np.floating[Any]]) -> None:
-        self._kind = kind
+    def __init__(self, dtype: type[np.floating[Any]]) -> None:
+        self._dtype = dtype
         self._full_rows: list[NDArray[np.int32]] = []
         self._full_values: list[NDArray[Any]] = []
         self._start(_CHUNK)
@@ -142,7 +161,7 @@ class _Entries:
 
     def _store(self) -> None:
         self._full_rows.append(self.rows[: self.count].copy())
-        self._full_values.append(self.values[: self.count].astype(self._kind))
+        self._full_values.append(self.values[: self.count].astype(self._dtype))
 
     def joined(self) -> tuple[NDArray[np.int32], NDArray[Any]]:
         """All rows and all values."""

@@ -38,9 +38,8 @@ LEAST_STORED = 10_000
 _VERSION = 2
 _DIGEST_WORDS = 8
 _MOST_ARRAYS = 16
-_MOST_FILES = (
-    4  # of one kind beside a network, for its vehicle classes and kinds of U-turns
-)
+# Files of one kind beside a network, for its vehicle classes and kinds of U-turns.
+_MOST_FILES = 4
 
 
 def read_stored(graph: LineGraph, kind: str) -> list[Numbers] | None:

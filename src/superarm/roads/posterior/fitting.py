@@ -38,9 +38,8 @@ _REACH = 6.0  # how far the logarithm of a scale may be from its initial value
 class _Covariance(NamedTuple):
     """The covariance of rewards as a function of the scales."""
 
-    parts: (
-        Floats  # M_j: what the square of each fitted scale multiplies, (22 to 32, M, M)
-    )
+    # M_j: what the square of each fitted scale multiplies, (22 to 32, M, M)
+    parts: Floats
     places: Ints  # of these scales in ``as_vector``, (22 to 32,)
     stated: Floats  # noise that was stated, (M,)
     borders: Floats | None  # covariance that is known of motion, (M, M)

@@ -112,9 +112,8 @@ class HourlySums(NamedTuple):
     """What some rewards are sums of."""
 
     edges: Ints  # distinct roads, (u,)
-    counts: (
-        Floats  # how much each reward counts each of them at each function, (u, M, B)
-    )
+    # how much each reward counts each of them at each function, (u, M, B)
+    counts: Floats
     fleet_terms: Floats  # terms of each reward at each function, (M, 5 B)
     places: Ints  # distinct vehicles that were driven before, (c,)
     vehicle_terms: Floats  # terms of each reward that each of them drove, (M, c, 5)

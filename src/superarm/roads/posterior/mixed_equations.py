@@ -190,9 +190,8 @@ class MixedEquations(PreconditionedEquations):
         self._shift = np.zeros(self._roads)
         self._factor_cache: list[SparseFactor | IncompleteFactor] = []
         self._drop = DROP
-        self._smallest_of_factor = (
-            1.0  # eigenvalue of its inverse times what it factorises
-        )
+        # The smallest eigenvalue of the inverse of the factor times what it factorises.
+        self._smallest_of_factor = 1.0
         self._terms_cache: list[_TermsInverse] = []
         self._modes = SoftModes.none()
         self._smallest = np.inf
