@@ -49,14 +49,15 @@ def matrices_of(equations: MixedEquations) -> tuple[Floats, Floats]:
     """Q and the inverse of M."""
     units = np.eye(equations.size)
     Q = np.array([equations.times(unit) for unit in units])
-    inverse = np.array([equations.prepared(unit) for unit in units])
+    equations.prepare()
+    inverse = np.array([equations.precondition(unit) for unit in units])
     return Q, inverse
 
 
 @pytest.mark.parametrize("later", [0, 5])
 def test_no_eigenvalue_is_far_below_those_that_were_measured(later: int) -> None:
     equations = equations_of(log_of(60))
-    equations.prepared(np.zeros(equations.size))
+    equations.prepare()
     trips = log_of(later, seed=1)
     if later:  # M follows them, but for the factor and the soft modes
         drivers = trips.keys[:, Column.VEHICLE].astype(np.intp)
@@ -76,7 +77,7 @@ def test_no_eigenvalue_is_far_below_those_that_were_measured(later: int) -> None
 
 def test_soft_modes_are_the_same_wherever_they_are_read() -> None:
     equations = equations_of(log_of(60))
-    equations.prepared(np.zeros(equations.size))
+    equations.prepare()
     modes = equations._modes
     n = ROADS
     size = equations.size

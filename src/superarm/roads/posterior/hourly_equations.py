@@ -86,6 +86,7 @@ class HourlyEquations(PreconditionedEquations):
         scales: HourlyScales,
         backend: Backend = "auto",
     ) -> None:
+        super().__init__()
         self._basis = DayBasis(scales.harmonics)
         self._prior = HourlyPrior.under(scales, sizes)
         self._kernel = kernel
@@ -110,9 +111,6 @@ class HourlyEquations(PreconditionedEquations):
         self._smallest_of_factors = 1.0
         self._terms_cache: list[TermsInverse] = []
         self._modes = HourlyModes.none()
-        self._smallest = np.inf
-        self._first_steps = None
-        self._is_slow = False
 
     def copy(self) -> Self:
         other = copy(self)
@@ -210,10 +208,6 @@ class HourlyEquations(PreconditionedEquations):
         blocks = self._inverse_blocks(self._unknowns(flat))
         return blocks.flat() + self._modes.times(flat)
 
-    def prepared(self, flat: Floats) -> Floats:
-        self._prepare()
-        return self.precondition(flat)
-
     def _inverse_blocks(self, r: HourlyUnknowns) -> HourlyUnknowns:
         """The inverse of the blocks of M, times unknowns."""
         own = self._own_precision
@@ -230,10 +224,10 @@ class HourlyEquations(PreconditionedEquations):
     def refresh(self) -> None:
         self._near_cache = []
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         _ = self._near_inverse
         if not np.isfinite(self._smallest):
-            self._modes = self._measured()
+            self._modes = self._find_modes()
             self._smallest = self._modes.smallest
 
     @property
@@ -242,9 +236,7 @@ class HourlyEquations(PreconditionedEquations):
             self._near_cache.append(self._new_near_inverse())
             self._factorised = self._known_of_mean()
             self._modes = HourlyModes.none()
-            self._smallest = np.inf
-            self._first_steps = None
-            self._is_slow = False
+            self._forget_measurements()
         return self._near_cache[0]
 
     def _new_near_inverse(self) -> NearInverse:
@@ -287,8 +279,8 @@ class HourlyEquations(PreconditionedEquations):
 
     # --- what M neglects ---------------------------------------------------------------------
 
-    def _measured(self) -> HourlyModes:
-        """Where Q is much smaller than M."""
+    def _find_modes(self) -> HourlyModes:
+        """Directions in which Q is much smaller than M."""
         driven = self._driven()
         part = DrivenUnknowns(driven, self._roads, self._functions, self.vehicles)
         neglected = self._neglected_of_near(driven)
@@ -337,7 +329,7 @@ class HourlyEquations(PreconditionedEquations):
             near: The covariance of y of their roads, column by column, (B, u, u); by default computed
                 exactly.
         """
-        self._prepare()
+        self.prepare()
         near_inverse = self._near_inverse
         given_near = np.einsum(
             "ubc,umc->umb", self._road_inverse[sums.edges], sums.counts
@@ -371,7 +363,7 @@ class HourlyEquations(PreconditionedEquations):
             edges: The roads, (u,).
             count: How many draws.
         """
-        self._prepare()
+        self.prepare()
         near_inverse = self._near_inverse
         rng = np.random.default_rng(0)
         draws = np.empty((self._functions, len(edges), count))
@@ -387,7 +379,7 @@ class HourlyEquations(PreconditionedEquations):
         return draws
 
     def approximate_variances(self, arms: HourlyArms) -> Floats:
-        self._prepare()
+        self.prepare()
         near_inverse = self._near_inverse
         diagonals = [factor.diagonal for factor in near_inverse.factors]
         near = np.column_stack(diagonals)  # (n, B)
@@ -407,7 +399,8 @@ class HourlyEquations(PreconditionedEquations):
         variances += np.einsum("ab,ab->a", np.square(shrunk), near[arms.edges])
         variances += self._terms_variances(arms)
         added = self.size - self._modes.vectors.shape[1]
-        for weight, vector in zip(*self._modes[:2], strict=True):
+        modes = zip(self._modes.weights, self._modes.vectors, strict=True)
+        for weight, vector in modes:
             mode = self._unknowns(np.pad(vector, (0, added)))
             variances += weight * np.square(arms.sums(mode))
         return np.asarray(variances)
@@ -430,7 +423,7 @@ class HourlyEquations(PreconditionedEquations):
         return np.asarray(variances + of_terms)
 
     def information(self) -> float:
-        self._prepare()
+        self.prepare()
         of_fleet = float(np.log(self._prior.fleet).sum())
         of_vehicles = 2.0 * self.vehicles * float(np.log(self._scales.vehicle).sum())
         # N⁻¹ is part of both precisions, and cancels out.

@@ -174,6 +174,7 @@ class MixedEquations(PreconditionedEquations):
         scales: RoadScales,
         backend: Backend = "auto",
     ) -> None:
+        super().__init__()
         self._kernel = kernel
         self._roads = len(kernel)
         self._scales = scales
@@ -194,10 +195,6 @@ class MixedEquations(PreconditionedEquations):
         self._smallest_of_factor = 1.0
         self._terms_cache: list[_TermsInverse] = []
         self._modes = SoftModes.none()
-        self._smallest = np.inf
-        # Steps of the first solve for means with this M, and whether later ones take far more.
-        self._first_steps: int | None = None
-        self._is_slow = False
 
     def copy(self) -> Self:
         """Equations that can grow by themselves."""
@@ -295,11 +292,6 @@ class MixedEquations(PreconditionedEquations):
             modes.add(amounts, product[:n], product[n : 2 * n], product[2 * n :])
         return product
 
-    def prepared(self, flat: Floats) -> Floats:
-        """M⁻¹ times unknowns, M made anew where it is due."""
-        self._prepare()
-        return self.precondition(flat)
-
     def _inverse_blocks(self, flat: Floats) -> Floats:
         """The inverse of the blocks of M, times unknowns."""
         r = Unknowns.from_flat(flat, self._roads)
@@ -316,10 +308,8 @@ class MixedEquations(PreconditionedEquations):
         if not self._factor_cache:
             self._shift = self._current_shift()
             self._factor_cache.append(self._factorise())
-            self._smallest = np.inf
             self._modes = SoftModes.none()
-            self._first_steps = None
-            self._is_slow = False
+            self._forget_measurements()
         return self._factor_cache[0]
 
     def _factorise(self) -> SparseFactor | IncompleteFactor:
@@ -359,7 +349,7 @@ class MixedEquations(PreconditionedEquations):
             sums: What the rewards are sums of.
             near: The covariance of g of their roads, (u, u); by default computed exactly.
         """
-        self._prepare()
+        self.prepare()
         edges = sums.edges
         own, precision = self._own_precision, self._road_precision
         shrinkage = own[edges] / precision[edges]
@@ -394,7 +384,7 @@ class MixedEquations(PreconditionedEquations):
             edges: The roads, (u,).
             count: How many draws.
         """
-        self._prepare()
+        self.prepare()
         rng = np.random.default_rng(0)
         root = np.sqrt(self._shift)[:, None]
         draws = np.empty((len(edges), count))
@@ -408,7 +398,7 @@ class MixedEquations(PreconditionedEquations):
 
     def approximate_variances(self, arms: ArmWeights) -> Floats:
         """The diagonal of X M⁻¹ Xᵀ for single arms, (m,), without a product with the log."""
-        self._prepare()
+        self.prepare()
         own, precision = self._own_precision, self._road_precision
         near = self._factor.diagonal
         of_roads = 1.0 / precision + np.square(own / precision) * near
@@ -449,7 +439,7 @@ class MixedEquations(PreconditionedEquations):
 
     def information(self) -> float:
         """½ ln det of Q over the prior precision, nats, by the blocks of M and its soft modes."""
-        self._prepare()
+        self.prepare()
         scales = self._scales
         of_fleet = 2.0 * float(np.log(scales.fleet).sum())
         of_vehicles = 2.0 * self.vehicles * float(np.log(scales.vehicle).sum())
@@ -478,8 +468,7 @@ class MixedEquations(PreconditionedEquations):
         """Have M made anew from all trips when it is needed next."""
         self._factor_cache = []
 
-    def _prepare(self) -> None:
-        """Factorise and measure M where that is not done yet."""
+    def prepare(self) -> None:
         _ = self._factor
         if not np.isfinite(self._smallest):
             self._measure()

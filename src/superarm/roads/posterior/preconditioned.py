@@ -11,6 +11,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Self
 
+import numpy as np
+
 from superarm.core import Floats, Ints
 from superarm.core.errors import PrecisionWarning, warn
 
@@ -26,11 +28,16 @@ _SLOW = 15
 class PreconditionedEquations(ABC):
     """Q and its preconditioner; a subclass has the blocks of both."""
 
-    # A number below the smallest eigenvalue of M⁻¹ Q, or infinity until it is measured.
-    _smallest: float
-    # Steps of the first solve for means with this M, and whether later ones take far more.
-    _first_steps: int | None
-    _is_slow: bool
+    def __init__(self) -> None:
+        self._forget_measurements()
+
+    def _forget_measurements(self) -> None:
+        """Forget what was measured of M, which is made anew."""
+        # A number below the smallest eigenvalue of M⁻¹ Q, or infinity until it is measured.
+        self._smallest = np.inf
+        # Steps of the first solve for means with this M, and whether later ones take far more.
+        self._first_steps: int | None = None
+        self._is_slow = False
 
     @property
     @abstractmethod
@@ -46,16 +53,12 @@ class PreconditionedEquations(ABC):
         """M⁻¹ times unknowns."""
 
     @abstractmethod
-    def prepared(self, flat: Floats) -> Floats:
-        """M⁻¹ times unknowns, M made anew where it is due."""
-
-    @abstractmethod
     def refresh(self) -> None:
         """Have M made anew from all trips when it is needed next."""
 
     @abstractmethod
-    def _prepare(self) -> None:
-        """Factorise and measure M where that is not done yet."""
+    def prepare(self) -> None:
+        """Factorise M and measure its eigenvalues, unless that is done."""
 
     # --- what a form of the posterior asks for -------------------------------------------------
 
@@ -124,7 +127,7 @@ class PreconditionedEquations(ABC):
     @property
     def most_variance_error(self) -> float:
         """By what share of itself a variance by M may be off: 1/θ − 1 for eigenvalues θ of M⁻¹ Q."""
-        self._prepare()
+        self.prepare()
         above = 1.0 / (CAUTION * self._smallest) - 1.0
         return max(above, 1.0)  # where θ is large, at most the whole variance
 
@@ -146,7 +149,7 @@ class PreconditionedEquations(ABC):
         return self._solve(right, None, is_enough)
 
     def _solve(self, right: Floats, start: Floats | None, is_enough: Any) -> Solution:
-        self._prepare()
+        self.prepare()
         solution = conjugate_gradients(
             self.times,
             self.precondition,

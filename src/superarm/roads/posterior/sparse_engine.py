@@ -241,14 +241,22 @@ class SparseRoadEngine:
         return self._expected(trips, 0.5 * (cov + cov.T), self._solved())
 
     def expect_total(self, trips: Trips) -> ExpectedRewards:
-        """Forecast rewards whose sum is precise to the tolerance with its noise included."""
+        """Forecast rewards whose sum is precise to the tolerance with its noise included.
+
+        Args:
+            trips: What is forecast.
+        """
         if self.tolerance < _LEAST_JUDGED:
             return self.expect(trips)
         cov = self._cov_for_total(trips, self._equations.most_variance_error)
         return self._expected(trips, cov, self._solved())
 
     def judge(self, trips: Trips) -> ExpectedRewards:
-        """The same for trips that are learned next, with means that M predicts from the latest solve."""
+        """Forecast trips that are learned next, with means that M predicts from the latest solve.
+
+        Args:
+            trips: What is forecast.
+        """
         if self.tolerance < _LEAST_JUDGED:
             return self.expect(trips)
         return self._expected(trips, self._cov_for_total(trips, _JUDGED_ERROR), self._x)
@@ -279,10 +287,13 @@ class SparseRoadEngine:
         return cov
 
     def judge_all(self, trips: Trips) -> Iterator[ExpectedRewards]:
-        """The same for each of many trips, by what is known before the first of them.
+        """Forecast each of many trips by what is known before the first of them.
 
         Nothing is solved for: covariances are those of M, made anew, in which that of what neighbours
         have in common is estimated from draws.
+
+        Args:
+            trips: What is forecast.
         """
         edges = np.unique(edges_of(trips.keys))
         self._equations.refresh()
@@ -356,7 +367,8 @@ class SparseRoadEngine:
 
         It is M⁻¹ a for the rewards a weighted by (aᵀ M⁻¹ a + R)⁻¹ (y − mean).
         """
-        return self._equations.prepared(self._gathered(trips, weights))
+        self._equations.prepare()
+        return self._equations.precondition(self._gathered(trips, weights))
 
     def _add(self, trips: Trips) -> None:
         """Add trips to the equations, which are copied; solves nothing."""
@@ -413,22 +425,6 @@ class SparseRoadEngine:
 
     # --- learning all at once ----------------------------------------------------------------
 
-    @classmethod
-    def from_trips(
-        cls,
-        kernel: GraphMatern,
-        sizes: Floats,
-        scales: RoadScales,
-        trips: Trips,
-        tolerance: float = TOLERANCE,
-        backend: Backend = "auto",
-    ) -> Self:
-        """An engine that has learned from these trips."""
-        engine = cls(kernel, sizes, scales, tolerance, backend)
-        if len(trips.rewards):
-            engine._learn_all(trips)
-        return engine
-
     def with_all(self, trips: Trips) -> Self:
         """This engine after many more trips, all of them computed at once."""
         log = self.log.copy()
@@ -474,12 +470,6 @@ class SparseRoadEngine:
             engine._count_information()
         engine.log = log
         return engine
-
-    def _learn_all(self, trips: Trips) -> None:
-        self.log.append(trips)
-        self._add(trips)
-        self._solve()
-        self._count_information()
 
     def _count_information(self) -> None:
         self.information = self._equations.information()
