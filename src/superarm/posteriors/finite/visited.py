@@ -243,7 +243,14 @@ class VisitedEngine:
             totals += added
 
     def _arms_after(self, rows: Ints, C: Floats, B: Floats, z: Floats) -> _ArmsAfter:
-        """What all arms have after an observation of ``rows``, as new arrays."""
+        """Moments of all arms and rows of P after an observation, as new arrays.
+
+        Args:
+            rows: S, (s,).
+            C: The Cholesky factor of P_SS + noise, (s, s).
+            B: What multiplies K_VE in W = C⁻¹ P_SE, (s, v).
+            z: C⁻¹ (rewards − mean), (s,).
+        """
         mean = self.mean.copy()
         variance = self.variance.copy()
         expected = self._expected

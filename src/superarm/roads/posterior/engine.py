@@ -141,15 +141,15 @@ class RoadEngine:
         )
 
     def expect_total(self, trips: Trips) -> ExpectedRewards:
-        """The same where only the sum of all rewards counts."""
+        """Forecast rewards of which only the sum counts: here as :meth:`expect`."""
         return self.expect(trips)
 
     def judge(self, trips: Trips) -> ExpectedRewards:
-        """The same for trips that are learned next."""
+        """Forecast trips that are learned next: here as :meth:`expect`."""
         return self.expect(trips)
 
     def judge_all(self, trips: Trips) -> Iterator[ExpectedRewards]:
-        """The same for each of many trips, by what is known before the first of them."""
+        """Forecast each of many trips by what is known before the first of them."""
         for trip in trips.each():
             yield self.expect(trip)
 

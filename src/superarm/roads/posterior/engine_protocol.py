@@ -46,19 +46,19 @@ class Engine(Protocol):
     # --- forecasts ---------------------------------------------------------------------------
 
     def expect(self, trips: Trips) -> ExpectedRewards:
-        """Forecast rewards of any roads; what the rewards are is not looked at."""
+        """Forecast rewards of any roads; ``trips.rewards`` is not read."""
         ...
 
     def expect_total(self, trips: Trips) -> ExpectedRewards:
-        """The same where only the sum of all rewards counts, with its noise."""
+        """Forecast rewards of which only the sum counts, with its noise."""
         ...
 
     def judge(self, trips: Trips) -> ExpectedRewards:
-        """The same for trips that are learned next: fast, and precise enough for scores of outliers."""
+        """Forecast trips that are learned next: fast, and precise enough for scores of outliers."""
         ...
 
     def judge_all(self, trips: Trips) -> Iterator[ExpectedRewards]:
-        """The same for each of many trips, by what is known before the first of them."""
+        """Forecast each of many trips by what is known before the first of them."""
         ...
 
     def mean_of(self, keys: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""How wide intervals of trips and of single roads must be to hold what they should."""
+"""How wide intervals of trips and of single roads must be for their nominal coverage."""
 
 from __future__ import annotations
 
@@ -49,7 +49,11 @@ class ForecastIntervals:
         return IntervalWidths(self._roads.widths(hour), self._trips.widths(hour))
 
     def judge(
-        self, trip_score: float, road_scores: Floats, hour: float | None, most: float
+        self,
+        trip_score: float,
+        road_scores: Floats,
+        hour: float | None,
+        highest_score: float,
     ) -> None:
         """Learn how far a trip was from its forecast.
 
@@ -57,12 +61,12 @@ class ForecastIntervals:
             trip_score: Of its total, in standard deviations.
             road_scores: Of each reward, (M,).
             hour: When it began; ``None`` where that does not matter.
-            most: Larger scores count as this one.
+            highest_score: Larger scores count as this one.
         """
         trip_scores = np.array([trip_score])
-        self._trips.judge(np.minimum(trip_scores, most), hour)
+        self._trips.judge(np.minimum(trip_scores, highest_score), hour)
         if len(road_scores) > 1:
-            self._roads.judge(np.minimum(road_scores, most), hour)
+            self._roads.judge(np.minimum(road_scores, highest_score), hour)
 
     def arrays(self) -> dict[str, Floats]:
         """Scores, levels and records for a state."""

@@ -27,7 +27,11 @@ FormChoice = Literal["auto", "dense", "sparse"]
 
 
 def form_of(engine: Engine) -> FormName:
-    """The form of an engine."""
+    """The form of an engine.
+
+    Args:
+        engine: The engine.
+    """
     return "sparse" if isinstance(engine, SparseRoadEngine) else "dense"
 
 
@@ -63,24 +67,37 @@ class EngineFactory:
     half_life: float | None = None
 
     def form_for(self, visited: int) -> FormName:
-        """The form for so many visited roads."""
+        """The form for so many visited roads.
+
+        Args:
+            visited: The number of roads that were driven on.
+        """
         if self.choice != "auto":
             return self.choice
         unknowns = visited * self.functions
         return "dense" if unknowns <= DENSE_LARGEST else "sparse"
 
     def new(self, scales: RoadScales) -> Engine:
-        """An engine that has learned nothing."""
+        """An engine that has learned nothing.
+
+        Args:
+            scales: Standard deviations of the model.
+        """
         if self.form_for(0) == "sparse":
             return self._new_sparse(scales)
         return self._new_dense(scales)
 
     def from_trips(self, scales: RoadScales, trips: Trips) -> Engine:
-        """An engine that has learned from these trips."""
+        """An engine that has learned from these trips.
+
+        Args:
+            scales: Standard deviations of the model.
+            trips: The trips.
+        """
         visited = np.unique(edges_of(trips.keys))
         if self.form_for(len(visited)) == "sparse":
             return self._sparse_from(scales, trips)
-        return self._dense.from_trips(
+        return self._dense_type.from_trips(
             self.kernel, self.sizes, scales, trips, self.half_life
         )
 
@@ -102,13 +119,23 @@ class EngineFactory:
         return engine
 
     def rebuilt(self, engine: Engine, scales: RoadScales) -> Engine:
-        """An engine computed anew under these scales, in the form for its visited roads."""
+        """An engine computed anew under these scales, in the form for its visited roads.
+
+        Args:
+            engine: The engine that has learned the trips.
+            scales: Standard deviations of the model.
+        """
         if self._becomes_sparse(engine, len(engine.visited)):
             return self.from_trips(scales, engine.log.view())
         return engine.rebuild(scales)
 
     def with_all(self, engine: Engine, trips: Trips) -> Engine:
-        """An engine after many more trips, in the form for the roads that it then has visited."""
+        """An engine after many more trips, in the form for the roads that it then has visited.
+
+        Args:
+            engine: The engine before them.
+            trips: The trips that it learns.
+        """
         visited = np.union1d(engine.visited, edges_of(trips.keys))
         if self._becomes_sparse(engine, len(visited)):
             log = engine.log.copy()
@@ -145,14 +172,14 @@ class EngineFactory:
         return engine.with_all(trips) if len(trips.rewards) else engine
 
     def _new_sparse(self, scales: RoadScales) -> SparseRoadEngine:
-        sparse = HourlySparseEngine if self._has_hours else SparseRoadEngine
-        return sparse(
+        engine_type = HourlySparseEngine if self._has_hours else SparseRoadEngine
+        return engine_type(
             self.kernel, self.sizes, scales, self.tolerance, half_life=self.half_life
         )
 
     def _new_dense(self, scales: RoadScales) -> RoadEngine:
-        return self._dense(self.kernel, self.sizes, scales, self.half_life)
+        return self._dense_type(self.kernel, self.sizes, scales, self.half_life)
 
     @property
-    def _dense(self) -> type[RoadEngine]:
+    def _dense_type(self) -> type[RoadEngine]:
         return HourlyEngine if self._has_hours else RoadEngine

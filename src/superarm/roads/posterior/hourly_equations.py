@@ -65,8 +65,8 @@ _P = len(TERMS)
 _STALE = 0.2
 # By how much factors of M may exceed what they factorise, in energy.
 _FACTOR_ERROR = 0.1
-_TOGETHER = 8  # right-hand sides that are solved together
-_ARMS = 10_000  # whose variances are computed together
+_SOLVES_AT_ONCE = 8  # right-hand sides
+_ARMS_AT_ONCE = 10_000
 
 
 class HourlyEquations(PreconditionedEquations):
@@ -369,8 +369,8 @@ class HourlyEquations(PreconditionedEquations):
         draws = np.empty((self._functions, len(edges), count))
         for column, factor in enumerate(near_inverse.factors):
             root = np.sqrt(near_inverse.columns.shifts[column, :, None])
-            for first in range(0, count, _TOGETHER):
-                few = slice(first, min(first + _TOGETHER, count))
+            for first in range(0, count, _SOLVES_AT_ONCE):
+                few = slice(first, min(first + _SOLVES_AT_ONCE, count))
                 shape = (self._roads, few.stop - few.start)
                 y = self._kernel.root_times(rng.standard_normal(shape))
                 z = rng.standard_normal(shape)
@@ -385,8 +385,8 @@ class HourlyEquations(PreconditionedEquations):
         near = np.column_stack(diagonals)  # (n, B)
         count = len(arms.edges)
         variances = np.empty(count)
-        for first in range(0, count, _ARMS):
-            rows = slice(first, first + _ARMS)
+        for first in range(0, count, _ARMS_AT_ONCE):
+            rows = slice(first, first + _ARMS_AT_ONCE)
             variances[rows] = self._approximate_variances(arms.some(rows), near)
         return variances
 

@@ -23,8 +23,8 @@ from .noise import TripNoise
 from .trips import Trips
 
 _P = len(TERMS)
-_ARMS = 10_000  # whose blocks are computed together
-_TRIPS = 200  # whose terms are
+_ARMS_AT_ONCE = 10_000
+_TRIPS_AT_ONCE = 200
 
 
 class RoadBlocks(NamedTuple):
@@ -47,8 +47,8 @@ def road_blocks(edges: Ints, phi: Floats, precision: Floats) -> RoadBlocks:
     roads, place = np.unique(edges, return_inverse=True)
     functions = phi.shape[1]
     total = np.zeros((len(roads), functions * functions))
-    for first in range(0, len(edges), _ARMS):
-        rows = slice(first, first + _ARMS)
+    for first in range(0, len(edges), _ARMS_AT_ONCE):
+        rows = slice(first, first + _ARMS_AT_ONCE)
         weighted = precision[rows, None] * phi[rows]
         blocks = weighted[:, :, None] * phi[rows, None, :]
         count = len(blocks)
@@ -112,8 +112,8 @@ def terms_information(
     total = TermsInformation.none(len(basis))
     fleet = total.fleet
     cross = np.zeros((vehicles * _P, len(fleet)))
-    for first in range(0, trips.number, _TRIPS):
-        part = trips.between(first, min(first + _TRIPS, trips.number))
+    for first in range(0, trips.number, _TRIPS_AT_ONCE):
+        part = trips.between(first, min(first + _TRIPS_AT_ONCE, trips.number))
         rewards = len(part.rewards)
         arms = len(part.keys)
         terms = terms_by_hour(part, basis).reshape(rewards, -1)  # Φ

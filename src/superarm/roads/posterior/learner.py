@@ -25,8 +25,9 @@ from .judging import TripJudge
 from .outliers import Outlier
 from .trips import Trips
 
-_REBUILD = 64  # trips after which all is computed anew, which clears rounding
-# Of a half-life, after which all is computed anew, so that weights are off by less than 5 %.
+# Trips after which all is computed anew, which clears rounding.
+_TRIPS_BETWEEN_REBUILDS = 64
+# Share of a half-life after which all is computed anew, so that weights are off by less than 5 %.
 _AGEING_STEP = 1 / 16
 _EVALUATIONS = 30  # likelihoods of one fit
 _FLAGGED = 20  # outliers that are remembered
@@ -163,11 +164,11 @@ class RoadLearner:
     def _trips_between_rebuilds(self) -> int:
         half_life = self._engines.half_life
         if half_life is None:
-            return _REBUILD
+            return _TRIPS_BETWEEN_REBUILDS
         ageing = max(1, int(half_life * _AGEING_STEP))
         if form_of(self.engine) == "sparse":
             return ageing  # rounding does not accumulate, and each takes time
-        return min(ageing, _REBUILD)
+        return min(ageing, _TRIPS_BETWEEN_REBUILDS)
 
     def fit(self) -> None:
         """Fit the scales to the latest trips."""
@@ -185,7 +186,7 @@ class RoadLearner:
     # --- state -------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All that was learned as arrays for a state, but the log."""
+        """What was learned, as arrays for a state, without the log."""
         return {
             "fitted": self.engine.scales.as_vector(),
             **self.intervals.arrays(),

@@ -31,7 +31,8 @@ class Log:
 
     def __init__(self, columns: int, half_life: float | None = None) -> None:
         self.half_life = half_life
-        self._dated = 0  # trips when ages were counted
+        # How many trips there were when ages were counted last.
+        self._trips_when_dated = 0
         none = Trips(
             keys=np.empty((0, columns)),
             reward_of_arm=np.empty(0, np.intp),
@@ -60,7 +61,7 @@ class Log:
     def copy(self) -> Log:
         """A log that can grow by itself; both share the trips that they have in common."""
         other = Log(0, self.half_life)
-        other._dated = self._dated
+        other._trips_when_dated = self._trips_when_dated
         other._fields = list(self._fields)
         return other
 
@@ -73,7 +74,7 @@ class Log:
             trips: How many trips there are by then; by default those of the log.
         """
         other = self.copy()
-        other._dated = self.view().number if trips is None else trips
+        other._trips_when_dated = self.view().number if trips is None else trips
         return other
 
     def as_learned(self) -> Trips:
@@ -85,14 +86,18 @@ class Log:
 
     def _ages(self, trips: Trips, half_life: float) -> Floats:
         """The age of each reward in half-lives, (M,)."""
-        newest = self._dated - 1
+        newest = self._trips_when_dated - 1
         later_trips = np.maximum(newest - trips.trip, 0)
         return later_trips / half_life
 
     # --- growth ------------------------------------------------------------------------------
 
     def append(self, trips: Trips) -> None:
-        """Add trips behind those of the log."""
+        """Add trips behind those of the log.
+
+        Args:
+            trips: The trips, numbered from 0.
+        """
         known = self.view()
         # Rewards and trips are numbered on from those of the log.
         rewards_before = len(known.rewards)

@@ -49,8 +49,8 @@ _STALE = 0.2
 _FACTOR_ERROR = 0.1
 # Share of the largest g of a soft mode below which it is left out.
 _NEGLIGIBLE = 1e-6
-_TOGETHER = 8  # right-hand sides that are solved together
-_ARMS = 50_000  # whose variances are computed together
+_SOLVES_AT_ONCE = 8  # right-hand sides
+_ARMS_AT_ONCE = 50_000
 
 
 class Unknowns(NamedTuple):
@@ -388,8 +388,8 @@ class MixedEquations(PreconditionedEquations):
         rng = np.random.default_rng(0)
         root = np.sqrt(self._shift)[:, None]
         draws = np.empty((len(edges), count))
-        for first in range(0, count, _TOGETHER):
-            few = slice(first, min(first + _TOGETHER, count))
+        for first in range(0, count, _SOLVES_AT_ONCE):
+            few = slice(first, min(first + _SOLVES_AT_ONCE, count))
             shape = (self._roads, few.stop - few.start)
             g = self._scales.near * self._kernel.root_times(rng.standard_normal(shape))
             right = self._near_times(g) + root * rng.standard_normal(shape)
@@ -408,8 +408,8 @@ class MixedEquations(PreconditionedEquations):
             phi = arms.terms[is_driven]
             cov = self._terms_cov(place)
             variances[is_driven] += np.einsum("ij,jk,ik->i", phi, cov, phi)
-        for first in range(0, len(variances), _ARMS):
-            part = slice(first, first + _ARMS)
+        for first in range(0, len(variances), _ARMS_AT_ONCE):
+            part = slice(first, first + _ARMS_AT_ONCE)
             variances[part] += self._soft_variances(arms.some(part))
         return variances
 
@@ -535,8 +535,8 @@ class MixedEquations(PreconditionedEquations):
         share = self._own_precision / precision
         of_roads = found.duals[:, : len(roads)]
         stored: list[tuple[Ints, Floats]] = []
-        for first in range(0, len(of_roads), _TOGETHER):
-            few = of_roads[first : first + _TOGETHER]
+        for first in range(0, len(of_roads), _SOLVES_AT_ONCE):
+            few = of_roads[first : first + _SOLVES_AT_ONCE]
             right = np.zeros((self._roads, len(few)))
             right[roads] = (share[roads] * few).T
             for g in self._factor.solve(right).T:

@@ -23,8 +23,8 @@ from superarm.kernels.incomplete_factor import IncompleteFactor
 
 from .conjugate_gradients import conjugate_gradients
 
-_STEPS = 8
-_LESS = 0.1  # by what an entry must be smaller to be dropped next time
+_STEPS = 8  # of conjugate gradients, which measure θ
+_SHRINKAGE = 0.1  # of the drop from one trial to the next
 _LEAST_DROP = 1e-10
 
 
@@ -67,4 +67,4 @@ def near_factor(
         smallest = min(solution.smallest, 1.0)
         if smallest >= 1.0 - error or drop < _LEAST_DROP:
             return NearFactor(factor, drop, smallest)
-        drop *= _LESS
+        drop *= _SHRINKAGE
