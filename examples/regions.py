@@ -33,7 +33,7 @@ EARTH_RADIUS = 6.371  # thousands of kilometres
 STRETCH = 7.0
 
 
-class Paid(NamedTuple):
+class Cost(NamedTuple):
     """What a way of moving costs."""
 
     service: float
@@ -64,7 +64,7 @@ def hourly_costs(metric: MatrixMetric, days: int, rng: np.random.Generator) -> F
     return shares @ metric.distances
 
 
-def walk(forest: Forest, number: int, costs: Floats, rng: np.random.Generator) -> Paid:
+def walk(forest: Forest, number: int, costs: Floats, rng: np.random.Generator) -> Cost:
     """Walk on one tree of the forest, one hour after another."""
     state = forest.begin(0, number)
     service = 0.0
@@ -74,10 +74,10 @@ def walk(forest: Forest, number: int, costs: Floats, rng: np.random.Generator) -
         state = move.walk_state
         service += float(hour_costs @ move.distribution)
         movement += move.distance
-    return Paid(service, movement)
+    return Cost(service, movement)
 
 
-def main(days: int = 10, trees: int = 50) -> dict[str, Paid]:
+def main(days: int = 10, trees: int = 50) -> dict[str, Cost]:
     """What each way of moving costs per day."""
     metric = metric_between(REGIONS.values(), distance)
     rng = np.random.default_rng(0)
@@ -91,15 +91,15 @@ def main(days: int = 10, trees: int = 50) -> dict[str, Paid]:
     chase = metric.distances[previous, cheapest]
     optimum = offline_optimum(costs, metric, start=0)
 
-    paid = {
-        "stays": Paid(costs[:, 0].sum(), 0.0),
-        "chases": Paid(costs.min(axis=1).sum(), chase.sum()),
-        "walks": Paid(*np.mean(walks, axis=0)),
-        "optimum": Paid(optimum.service.sum(), optimum.movement.sum()),
+    totals = {
+        "stays": Cost(costs[:, 0].sum(), 0.0),
+        "chases": Cost(costs.min(axis=1).sum(), chase.sum()),
+        "walks": Cost(*np.mean(walks, axis=0)),
+        "optimum": Cost(optimum.service.sum(), optimum.movement.sum()),
     }
     return {
-        name: Paid(float(total.service) / days, float(total.movement) / days)
-        for name, total in paid.items()
+        name: Cost(float(total.service) / days, float(total.movement) / days)
+        for name, total in totals.items()
     }
 
 

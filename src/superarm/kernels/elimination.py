@@ -120,7 +120,7 @@ def _plan_by_factor(matrix: Any, order: Ints | None) -> Elimination:
     L = csc_array(factor.lower)
     L.sort_indices()
     reach = np.diff(L.indptr) - 1  # entries below the diagonal
-    parents = _elimination_tree(L, reach)
+    parents = elimination_tree(L, reach)
     post = _postorder(parents)  # new number → position in the factor's order
     new = np.empty(n + 1, dtype=np.intp)
     new[post] = np.arange(n)
@@ -189,8 +189,13 @@ def node_places(order: Ints) -> Ints:
     return places
 
 
-def _elimination_tree(L: Any, reach: Ints) -> Ints:
-    """The parent of every column: its first row below the diagonal, or the root n above all."""
+def elimination_tree(L: Any, reach: Ints) -> Ints:
+    """The parent of every column: its first row below the diagonal, or the root n above all.
+
+    Args:
+        L: The factor by columns, with sorted rows, (n, n).
+        reach: The entries of each column below the diagonal, (n,).
+    """
     n = len(reach)
     parents = np.full(n, n, dtype=np.intp)
     inner = reach > 0

@@ -20,7 +20,7 @@ import numpy as np
 from superarm.core import Floats, Ints
 from superarm.core.caching import cached_property
 
-from .elimination import Elimination, plan_elimination
+from .elimination import Elimination, node_places, plan_elimination
 from .multifrontal import eliminate
 from .selected_inverse import inverse_diagonal
 
@@ -167,7 +167,7 @@ class IncompleteFactor:
     @cached_property
     def _places(self) -> Ints:
         """The row of each node in L, (n,)."""
-        return np.argsort(self._order)
+        return node_places(self._order)
 
     @cached_property
     def diagonal(self) -> Floats:

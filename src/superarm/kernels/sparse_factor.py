@@ -17,7 +17,12 @@ from superarm.core import Floats, Ints
 from superarm.core.caching import cached_property
 from superarm.core.errors import NotPositiveDefiniteError
 
-from .elimination import factorise, plan_elimination
+from .elimination import (
+    elimination_tree,
+    factorise,
+    node_places,
+    plan_elimination,
+)
 from .selected_inverse import inverse_diagonal
 
 
@@ -112,14 +117,6 @@ class SparseFactor:
         plan = plan_elimination(self._matrix)
         return np.asarray(inverse_diagonal(self._matrix, plan))
 
-    def inverse_block(self, nodes: Ints) -> Floats:
-        """A⁻¹ between a few distinct nodes, (u, u).
-
-        Args:
-            nodes: Their numbers, (u,).
-        """
-        return self.gram(nodes, np.eye(len(nodes)))
-
     @cached_property
     def _lower(self) -> _Lower | None:
         """L; ``None`` where rows were exchanged, which happens only to rounding's advantage."""
@@ -128,13 +125,9 @@ class SparseFactor:
             return None
         L = factor.lower.tocsc()
         L.sort_indices()
-        n = len(self)
         reach = np.diff(L.indptr) - 1
-        parents = np.full(n, n, dtype=np.intp)
-        inner = np.flatnonzero(reach > 0)
-        parents[inner] = L.indices[L.indptr[inner] + 1]
-        places = np.empty(n, dtype=np.intp)
-        places[factor.order] = np.arange(n)
+        parents = elimination_tree(L, reach)
+        places = node_places(factor.order)
         return _Lower(L, self._pivots, parents.tolist(), places)
 
 

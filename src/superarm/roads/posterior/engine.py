@@ -121,7 +121,7 @@ class RoadEngine:
     # --- forecasts ---------------------------------------------------------------------------
 
     def expect(self, trips: Trips) -> ExpectedRewards:
-        """Forecast rewards of any roads; what the rewards are is not looked at."""
+        """Forecast rewards of any roads; ``trips.rewards`` is not read."""
         K_A, cov = self.slots.prior_of(trips)
         known = self._vehicle_share(trips)
         if known.slots.any():
