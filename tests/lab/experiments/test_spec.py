@@ -339,7 +339,8 @@ def test_more_cells_than_a_run_has_are_refused_before_anything_is_built(
 def test_options_of_one_policy_are_set_by_its_name(key: str) -> None:
     base = experiment(policies={"gp-ei": {}, "random": {}})
     with pytest.raises(
-        SpecError, match=rf"^setting '{key}': .*name the policy .*as in gp-ei\.{key}$"
+        SpecError,
+        match=rf"a parameter '{key}'; name the policy that it is for, as in gp-ei\.{key}$",
     ):
         base.with_setting({key: {}})
     assert (
