@@ -94,6 +94,15 @@ class TunableCovariance(Protocol):
         """
         ...
 
+    # Overloads as in ``Kernel``: type checkers refuse those for one signature with a bool.
+    @overload
+    def __call__(
+        self, X: Any, Y: Any = None, eval_gradient: Literal[False] = False
+    ) -> Any: ...
+    @overload
+    def __call__(
+        self, X: Any, Y: None = None, *, eval_gradient: Literal[True]
+    ) -> Any: ...
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
         """The covariance matrix, and its gradient where ``eval_gradient`` is set.
 
