@@ -270,6 +270,24 @@ def test_other_kernels_agree(nu: int, normalisation: Any) -> None:
     assert_same(dense, sparse, some_keys())
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("seed", [0, 2])
+def test_what_a_factor_drops_may_exceed_what_trips_tell(
+    seed: int, backend: Backend
+) -> None:
+    """The fleet's mass term and the mean of roads are hardly told apart: a direction with θ below 1e-3."""
+    kernel = GraphMatern(GRAPH, kappa=100.0)
+    scales = RoadScales(near=25.0, own=0.02, fleet=(2.0, 1.5, 0.2, 0.3, 10.0))
+    trips = random_log(seed, 40)
+    sparse = SparseRoadEngine.from_trips(
+        kernel, SIZES, scales, trips.between(0, 30), TOLERANCE, backend
+    )
+    for trip in trips.between(30, 40).each():
+        sparse.absorb(trip)
+    dense = RoadEngine.from_trips(kernel, SIZES, scales, trips)
+    assert_same(dense, sparse, some_keys())
+
+
 @pytest.mark.slow
 def test_thousands_of_visited_roads_agree() -> None:
     graph = generate_city(edges=5000, seed=2).line_graph()

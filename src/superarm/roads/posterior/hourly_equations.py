@@ -300,7 +300,8 @@ class HourlyEquations(PreconditionedEquations):
             vector[:] = self._inverse_blocks(part.spread(dual)).flat()
         # Q exceeds its share in which K⁻¹ + s is replaced by the factors, and this one exceeds M.
         smallest = found.smallest * self._smallest_of_factors
-        return HourlyModes(1.0 / found.values - 1.0, vectors, smallest)
+        weights = 1.0 / self._energies(vectors) - 1.0
+        return HourlyModes(weights, vectors, smallest)
 
     def _beyond_blocks(self, x: HourlyUnknowns) -> HourlyUnknowns:
         """What Q has beyond M, times unknowns, but for g: the links between roads and terms."""

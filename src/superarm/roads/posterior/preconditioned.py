@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -59,6 +60,18 @@ class PreconditionedEquations(ABC):
     @abstractmethod
     def prepare(self) -> None:
         """Factorise M and measure its eigenvalues, unless that is done."""
+
+    def _energies(self, vectors: Iterable[Floats]) -> Floats:
+        """vᵀ Q v of each vector, (k,).
+
+        Of soft modes it is θ. What a factor dropped may exceed a small one: θ without it may be far off, and
+        even below 0, where M would not be positive definite.
+
+        Args:
+            vectors: Values of all unknowns.
+        """
+        energies = [float(v @ self.times(v)) for v in vectors]
+        return np.array(energies)
 
     # --- what a form of the posterior asks for -------------------------------------------------
 

@@ -13,7 +13,7 @@ would cost conjugate gradients a step or more. So M⁻¹ is corrected in the few
 
     M⁻¹ + Σ (1/θ − 1) v vᵀ
 
-which is positive definite whatever v is, and has θ = 1 there if v is an eigenvector.
+which is positive definite whatever v is if θ = vᵀ Q v, and has θ = 1 there if v is an eigenvector.
 
 Q and M differ only in what trips tell: about f of the s roads that were driven on, and about terms. As
 M⁻¹ Q v = v + M⁻¹ (Q − M) v, each v is M⁻¹ y for a y that is 0 elsewhere. So the search takes memory for s
