@@ -279,9 +279,8 @@ def test_what_a_factor_drops_may_exceed_what_trips_tell(
     kernel = GraphMatern(GRAPH, kappa=100.0)
     scales = RoadScales(near=25.0, own=0.02, fleet=(2.0, 1.5, 0.2, 0.3, 10.0))
     trips = random_log(seed, 40)
-    sparse = SparseRoadEngine.from_trips(
-        kernel, SIZES, scales, trips.between(0, 30), TOLERANCE, backend
-    )
+    new = SparseRoadEngine(kernel, SIZES, scales, TOLERANCE, backend)
+    sparse = new.with_all(trips.between(0, 30))
     for trip in trips.between(30, 40).each():
         sparse.absorb(trip)
     dense = RoadEngine.from_trips(kernel, SIZES, scales, trips)

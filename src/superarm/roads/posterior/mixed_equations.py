@@ -506,7 +506,8 @@ class MixedEquations(PreconditionedEquations):
             return gathered(self._beyond_blocks(spread(values)))
 
         found = find_soft(difference, precondition, count + _P + _P * self.vehicles)
-        vectors = [self._inverse_blocks(spread(dual).flat()) for dual in found.duals]
+        # One after another: all of them together may take much memory.
+        vectors = (self._inverse_blocks(spread(dual).flat()) for dual in found.duals)
         found = found._replace(values=self._energies(vectors))
         self._modes = self._modes_of(found, roads)
         # Q exceeds its share in which P is replaced by the factor, and this one exceeds M.
