@@ -101,6 +101,13 @@ def test_a_matrix_that_is_not_positive_is_refused() -> None:
         IncompleteFactor(matrix)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_matrix_that_is_not_finite_is_refused(value: float) -> None:
+    matrix = csc_array(np.array([[1.0, 0.5], [0.5, value]]))
+    with pytest.raises(NotPositiveDefiniteError, match="holds NaN or infinity"):
+        IncompleteFactor(matrix)
+
+
 @pytest.mark.parametrize("normalisation", ["mean", "unit", "raw"])
 @pytest.mark.parametrize("nu", [1, 2, 3])
 def test_factors_of_a_graphs_precision_are_nearly_exact(

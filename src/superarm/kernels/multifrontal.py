@@ -129,6 +129,10 @@ def eliminate(
             counts,
             pivots,
         )
+    if not np.isfinite(pivots).all():  # NaN may pass LAPACK
+        raise NotPositiveDefiniteError(
+            "a sparse matrix holds NaN or infinity, or its factor overflows; it must be positive definite"
+        )
     starts = np.zeros(n + 1, dtype=np.int64)
     np.cumsum(counts, out=starts[1:])
     return ThinFactor(starts, *entries.joined(), pivots)
