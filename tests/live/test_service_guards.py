@@ -701,3 +701,35 @@ def test_a_bandit_that_takes_long_to_load_does_not_delay_the_others(
         may_load.set()
     assert loaded["large"].wait(LONGEST)
     bandits.stop()
+
+
+def test_a_service_stops_while_a_bandit_is_loading(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for the journal that it replays no longer than for any, and begins no other."""
+    for name in ("later", "large"):
+        create_bandit(name, spec=POLICY, storage=storage)
+    began: list[str] = []
+    may_load = Event()
+
+    def load_slowly(bandit: Bandit) -> None:
+        began.append(bandit.name)
+        with bandit._current.locked():
+            assert may_load.wait(LONGEST)
+
+    monkeypatch.setattr(Bandit, "load", load_slowly)
+    monkeypatch.setattr(hub, "_MOST_SECONDS_TO_LOAD", 0.2)
+    bandits = hub.Hub(storage, Limits())
+    bandits.start()
+    try:
+        deadline = monotonic() + LONGEST
+        while not began:
+            assert monotonic() < deadline
+            sleep(0.01)
+        bandits.stop()
+        assert not may_load.is_set()
+        began_before = list(began)
+    finally:
+        may_load.set()
+    bandits._starting.join(LONGEST)
+    assert began == began_before

@@ -41,6 +41,7 @@ class Hub:
         self._lock = Lock()
         self._creating = Lock()  # whoever holds it counts a tenant's bandits
         self._bandits: OrderedDict[_Key, Bandit] = OrderedDict()  # used last at the end
+        self._loading: set[_Key] = set()  # whose journals the start replays now
         self._stopping = False
         self._starting = Thread(target=self._start, name="superarm-start", daemon=True)
         self.ready = False
@@ -53,11 +54,11 @@ class Hub:
     def stop(self) -> None:
         """Store a snapshot of every bandit in memory, so that the next start is fast."""
         self._stopping = True
-        self._starting.join()
+        self._starting.join(_MOST_SECONDS_TO_LOAD)
         with self._lock:
-            bandits = list(self._bandits.values())
-        for bandit in bandits:
-            _snapshot(bandit)
+            bandits = dict(self._bandits)
+        for key, bandit in bandits.items():
+            self._snapshot(key, bandit)
 
     def count(self) -> int:
         """Bandits in memory."""
@@ -99,14 +100,22 @@ class Hub:
                 self._bandits.move_to_end(key)
                 return bandit
         bandit = self._load(tenant, name)
-        evicted = None
+        evicted: tuple[_Key, Bandit] | None = None
         with self._lock:
             self._bandits[key] = bandit
             if len(self._bandits) > self._most:
-                _, evicted = self._bandits.popitem(last=False)
+                evicted = self._bandits.popitem(last=False)
         if evicted is not None:
-            _snapshot(evicted)
+            self._snapshot(*evicted)
         return bandit
+
+    def _snapshot(self, key: _Key, bandit: Bandit) -> None:
+        """Store a snapshot, which only saves time: the events contain all of it."""
+        if key in self._loading:
+            return  # it holds its lock, perhaps for minutes, and has nothing new
+        with suppress(SuperarmError):
+            if bandit.needs_snapshot():
+                bandit.save_snapshot()
 
     def drop(self, tenant: str, name: str) -> None:
         """Drop a bandit from memory, because another process owns it now.
@@ -153,6 +162,8 @@ class Hub:
         slow_tenants: set[str] = set()
         postponed: list[BanditRow] = []
         for row in self._newest():
+            if self._stopping:
+                return
             if row.tenant in slow_tenants:
                 postponed.append(row)
                 continue
@@ -169,22 +180,19 @@ class Hub:
             self._load_now(row)
 
     def _load_now(self, row: BanditRow) -> None:
+        key = (row.tenant, row.name)
+        self._loading.add(key)
         # Whoever asks for a bandit that cannot be read gets the reason. Whatever it is, it must
         # not keep the other bandits from being ready.
         with suppress(Exception):
             self.bandit(row.tenant, row.name).load()
+        self._loading.discard(key)
 
     def _newest(self) -> list[BanditRow]:
         """The bandits to load first, as soon as the storage answers."""
-        while True:
+        while not self._stopping:
             try:
                 return self.storage.journal.newest(self._most)
             except SuperarmError:
                 clock.sleep(_RETRY_SECONDS)
-
-
-def _snapshot(bandit: Bandit) -> None:
-    # A snapshot only saves time: the events contain all of it.
-    with suppress(SuperarmError):
-        if bandit.needs_snapshot():
-            bandit.save_snapshot()
+        return []
