@@ -118,7 +118,8 @@ class RoadLearner:
         information_before = self.engine.information
         self.engine = self._engines.with_all(self.engine, judged.trips)
         self._flag(judged.outliers)
-        gained = self.engine.information - information_before
+        # Earlier trips age meanwhile, which may lose more than these trips bring.
+        gained = max(0.0, self.engine.information - information_before)
         self._since_rebuild = 0
         if self._refit:
             self.fit()
