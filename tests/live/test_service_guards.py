@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from itertools import islice
 from pathlib import Path
@@ -665,6 +665,13 @@ def test_a_spec_that_no_answer_can_contain_is_refused(storage: Storage) -> None:
         create_bandit("menu", spec=spec, storage=storage)
 
 
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline = monotonic() + LONGEST
+    while not is_so():
+        assert monotonic() < deadline
+        sleep(0.01)
+
+
 # --- the start -------------------------------------------------------------------------------
 
 
@@ -689,10 +696,7 @@ def test_a_bandit_that_takes_long_to_load_does_not_delay_the_others(
     bandits = hub.Hub(storage, Limits())
     bandits.start()
     try:
-        deadline = monotonic() + LONGEST
-        while not bandits.ready:
-            assert monotonic() < deadline
-            sleep(0.01)
+        wait_until(lambda: bandits.ready)
         assert loaded["quick"].wait(LONGEST)
         assert loaded["later"].wait(LONGEST)
         assert not loaded["large"].is_set()
@@ -722,10 +726,7 @@ def test_a_service_stops_while_a_bandit_is_loading(
     bandits = hub.Hub(storage, Limits())
     bandits.start()
     try:
-        deadline = monotonic() + LONGEST
-        while not began:
-            assert monotonic() < deadline
-            sleep(0.01)
+        wait_until(lambda: bool(began))
         bandits.stop()
         assert not may_load.is_set()
         began_before = list(began)

@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
+from road_logs import BACKENDS, KERNEL, ROWS, SIZES
 
 from superarm.core import Floats
 from superarm.core.compiling import Backend
 from superarm.core.errors import InputError, StateError
-from superarm.roads.energy import HourlyScales, RoadScales, Vehicle
-from superarm.roads.networks import generate_city
+from superarm.roads.energy import HourlyScales, RoadScales
 from superarm.roads.posterior import Borders, RoadGP, Trips
 from superarm.roads.posterior.engine import RoadEngine
 from superarm.roads.posterior.log import Log
 from superarm.roads.posterior.noise import TripNoise
 from superarm.roads.posterior.sparse_engine import SparseRoadEngine
-from superarm.roads.problems.fleet_model import near_kernel, road_rows, road_sizes
 from superarm.roads.rows import COLUMNS, Column
 from superarm.testing import raises, restored
 
-GRAPH = generate_city(edges=200, seed=1).line_graph()
-KERNEL = near_kernel(GRAPH)
-SIZES = road_sizes(GRAPH)
 SCALES = RoadScales()
-ROWS = road_rows(GRAPH, Vehicle(), 0)
 HALF_LIFE = 3.0
-BACKENDS: list[Any] = [
-    "numpy",
-    pytest.param(
-        "numba",
-        marks=pytest.mark.skipif(
-            find_spec("numba") is None, reason="numba is not installed"
-        ),
-    ),
-]
 TOLERANCE = 1e-6
 """Wh or Wh²: roundings of numbers below 10⁴, with equations whose condition is below 10⁵."""
 
