@@ -317,24 +317,24 @@ class FiniteGP(FixedPosterior, Resumable, HasPriorCovariance, ExpectsRewards):
             noise_variance: Noise variances of the rewards, (m,); ``None``: the model's own.
             rng: Not used.
         """
-        if noise_variance is None:
-            # The fast path of most rounds: one arm, checked without arrays.
-            is_one_row = type(arms) is list and len(arms) == 1
-            row = arms[0] if is_one_row else _only(arms)
-            is_one_reward = type(rewards) is list and len(rewards) == 1
-            reward = rewards[0] if is_one_reward else _only(rewards)
-            if type(row) in _ROW_NUMBERS and isinstance(reward, float):
-                if type(row) is not int:
-                    row = int(row)
-                if type(reward) is not float:
-                    reward = float(reward)
-                is_number = -LARGEST <= reward <= LARGEST  # false for NaN
-                if is_number and 0 <= row < self._size:
-                    self._observe_one(row, reward)
-                    return
-        super().observe(arms, rewards, noise_variance, rng)
-
-    def _observe_one(self, row: int, reward: float) -> None:
+        # The fast path of most rounds: one arm, checked without arrays, in one call.
+        if noise_variance is not None:
+            return super().observe(arms, rewards, noise_variance, rng)
+        row = arms[0] if type(arms) is list and len(arms) == 1 else _only(arms)
+        reward = (
+            rewards[0]
+            if type(rewards) is list and len(rewards) == 1
+            else _only(rewards)
+        )
+        if type(row) not in _ROW_NUMBERS or not isinstance(reward, float):
+            return super().observe(arms, rewards, noise_variance, rng)
+        if type(row) is not int:
+            row = int(row)
+        if type(reward) is not float:
+            reward = float(reward)
+        is_known_row = 0 <= row < self._size
+        if not (is_known_row and -LARGEST <= reward <= LARGEST):  # or NaN
+            return super().observe(arms, rewards, noise_variance, rng)
         lock = self._lock
         with lock.lock:  # as ``with lock`` does, in half the time
             lock.writing += 1
@@ -348,6 +348,7 @@ class FiniteGP(FixedPosterior, Resumable, HasPriorCovariance, ExpectsRewards):
             finally:
                 lock.written += 1
                 lock.writing -= 1
+        return None
 
     def _absorb_threadless(self, row: int, reward: float) -> None:
         with blas_threads_for(1):
