@@ -1,12 +1,12 @@
-"""The noise of trips: R = 2^age (T + F Fᵀ), trip by trip.
+"""The noise of trips: R = T + F Fᵀ, trip by trip.
 
 =============  =======================================================================
 ``R``          (M, M) noise of all rewards; 0 between rewards of different trips
 ``T``          (M, M): own noise of each reward, and what borders take from one and give to the next;
                tridiagonal, and diagonal where no reward holds what is stored in motion
 ``F``          (M, 5), or (M, 6) with motion: what the rewards of a trip share
-``age``        of the trip, in half-lives: 0 unless trips age, see :mod:`.log`. T and F, as they are
-               called below, contain their part of 2^age
+``age``        of the trip, in half-lives: 0 unless trips age, see :mod:`.log`. T contains a factor
+               2^age and F its root, so that R doubles with every half-life
 =============  =======================================================================
 """
 
