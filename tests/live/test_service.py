@@ -11,7 +11,7 @@ import httpx
 import pytest
 from running_service import http_client, running_service
 
-from superarm.core.errors import InputError
+from superarm.core.errors import InputError, MissingExtraError, require_extra
 from superarm.core.registry import spec_of
 from superarm.core.serialization import to_json
 from superarm.kernels import SquaredExponential
@@ -19,6 +19,7 @@ from superarm.live import Storage, create_bandit, load_bandit
 from superarm.live.access import make_token
 from superarm.live.journal import StorageError
 from superarm.live.service import Limits, Settings, create_app
+from superarm.live.service.problems import detail_of
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import FiniteGP, StreamingGP
@@ -415,6 +416,13 @@ def test_advice_needs_no_command_line(http: httpx.Client) -> None:
     assert "has no parameter 'qwerty'; it takes" in text
     assert "posterior" in text
     assert "superarm show" not in text
+
+
+def test_a_client_reads_nothing_about_installing_packages() -> None:
+    with pytest.raises(MissingExtraError, match="run: pip install") as raised:
+        require_extra("not_a_package", "fast")
+    text = detail_of(raised.value)
+    assert text == "not_a_package is not installed; ask the operator to install it"
 
 
 def test_health_and_metrics(http: httpx.Client) -> None:

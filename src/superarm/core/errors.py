@@ -122,7 +122,18 @@ class MissingDataError(SuperarmError, FileNotFoundError):
 
 
 class MissingExtraError(SuperarmError, ImportError):
-    """An optional dependency is not installed."""
+    """An optional dependency is not installed.
+
+    Args:
+        message: What is missing.
+        command: The command that installs it, which the text then advises.
+    """
+
+    def __init__(self, message: str, command: str = "") -> None:
+        self.command_advice = f"run: {command}" if command else ""
+        self.plain_advice = "ask the operator to install it"
+        advice = f"; {self.command_advice}" if command else ""
+        super().__init__(f"{message}{advice}")
 
 
 class JitterWarning(UserWarning):
@@ -145,7 +156,7 @@ def text_without_commands(error: BaseException) -> str:
     text = str(error)
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, SpecError) and cause.command_advice:
+        if isinstance(cause, SpecError | MissingExtraError) and cause.command_advice:
             text = text.replace(cause.command_advice, cause.plain_advice)
         cause = cause.__cause__
     return text
@@ -198,8 +209,8 @@ def require_extra(module: str, extra: str) -> ModuleType:
         root = module.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != root:
             raise
-        message = f"{root} is not installed; run: {install_line(extra)}"
-        raise MissingExtraError(message) from error
+        message = f"{root} is not installed"
+        raise MissingExtraError(message, install_line(extra)) from error
 
 
 def warn(message: str, kind: type[Warning]) -> None:

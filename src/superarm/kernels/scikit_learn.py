@@ -21,8 +21,8 @@ def wrapper_class() -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "sklearn":
             raise
-        message = "scikit-learn is not installed; run: pip install scikit-learn"
-        raise MissingExtraError(message) from error
+        message = "scikit-learn is not installed"
+        raise MissingExtraError(message, "pip install scikit-learn") from error
 
     class SuperarmKernel(kernels.Kernel):  # type: ignore[misc]
         """One of our kernels under scikit-learn's interface."""

@@ -50,7 +50,7 @@ def convert(
     home = Path(require_extra("sumo", "sumo").SUMO_HOME)
     program = home / "bin" / ("netconvert.exe" if os.name == "nt" else "netconvert")
     if not program.is_file():
-        raise MissingExtraError(f"{program} is missing; run: {install_line('sumo')}")
+        raise MissingExtraError(f"{program} is missing", install_line("sumo"))
     try:
         result = subprocess.run(
             [str(program), *options, "--xml-validation=never"],

@@ -150,7 +150,7 @@ def _netconvert_version() -> str:
         return version("eclipse-sumo")
     except PackageNotFoundError:
         message = "the package eclipse-sumo is missing, although a module sumo exists"
-        raise MissingExtraError(f"{message}; run: {install_line('sumo')}") from None
+        raise MissingExtraError(message, install_line("sumo")) from None
 
 
 def _convert_map(
