@@ -92,6 +92,8 @@ def routes(graph: LineGraph, visited: int, longest: int, rng: Rng) -> list[Ints]
         start = int(rng.integers(n))
         before = _predecessors(costs, start)
         for end in rng.integers(n, size=_ROUTES_PER_START).tolist():
+            if np.count_nonzero(is_visited) >= visited:
+                break  # so that rows of other networks have about as many roads
             route = [end]
             while before[route[-1]] >= 0:
                 route.append(int(before[route[-1]]))
