@@ -106,7 +106,7 @@ class _Limit:
         if self.unseen:
             self.find()
         for library in self.libraries:  # noqa: SIM110 (a generator would cost as much again)
-            if library.own_threads and library.get() > 1:
+            if library.get() > 1 and library.own_threads:
                 return True
         return False
 

@@ -121,6 +121,8 @@ def learn_numpy(
     total = column.item(row) + noise  # s
     step = (reward - mean.item(row)) / total
     information = 0.5 * math.log(total / noise)
+    precision = 1.0 / noise
+    downdate = -1.0 / total
     size = counts[PENDING_COUNT]
     if place >= size:  # the arm becomes pending
         size = place + 1
@@ -131,7 +133,7 @@ def learn_numpy(
         updated = columns.T
     else:
         squares = column * column
-        variance = daxpy(squares, moments[VARIANCE].copy(), n, -1.0 / total)
+        variance = daxpy(squares, moments[VARIANCE].copy(), n, downdate)
         np.maximum(variance, 0.0, out=variance)
         observed = column[places[PENDING_ARMS, :size]]  # c_V
         updated = columns[:size].T
@@ -139,15 +141,15 @@ def learn_numpy(
         daxpy(column, mean, n, step)
     finally:
         try:
-            dger(-1.0 / total, column, observed, 1, 1, updated, 1, 1, 1)
+            dger(downdate, column, observed, 1, 1, updated, 1, 1, 1)
         finally:
             if not all_pending:
                 moments[VARIANCE] = variance
                 places[PLACE_OF, row] = place
                 counts[PENDING_COUNT] = size
             counts[UNTIL_FOLD] -= 1
-            pending_weight[place] += 1.0 / noise
-            totals[row] += 1.0 / noise
+            pending_weight[place] += precision
+            totals[row] += precision
             totals[n + row] += reward / noise
             totals[INFORMATION] += information
             totals[COUNT] += 1.0

@@ -67,6 +67,8 @@ _RESTORED_AT_ONCE = 128
 _NO_THREADS = 1000
 # Types of row numbers on the fast path; others get the full checks.
 _ROW_NUMBERS = frozenset([int, np.int32, np.int64, np.intp])
+# The smallest reward there.
+_LOWEST = -LARGEST
 
 
 @register("posterior", "finite")
@@ -225,35 +227,28 @@ class FiniteGP(FixedPosterior, Resumable, HasPriorCovariance, ExpectsRewards):
             offer: The arms on offer.
             pending: Row numbers that were chosen and not yet seen, (p,), or ``None``.
         """
-        # The fast path of most rounds: all arms, with nothing to gather and no use for BLAS.
         if type(offer) is Offer and offer.arms is self._fixed.complete_arms:
             if pending is None:
-                belief = self._belief_of_all()
-                if belief is not None:
-                    return belief
+                # The fast path of most rounds: nothing to gather, no use for BLAS, and no call that
+                # ``consistent_read`` would take.
+                lock = self._lock
+                written = lock.written
+                if not lock.writing:
+                    try:
+                        mean, std = self._engine.moments()
+                        version = self._totals[COUNT]
+                    except Exception:
+                        # After a write, arrays of two moments may have clashed: read once more.
+                        if lock.written == written and not lock.writing:
+                            raise
+                    else:
+                        if lock.written == written and not lock.writing:
+                            return GaussianBelief(
+                                self, self._all_rows, mean, std, 1.0, version
+                            )
             elif self._root_engine is None and not is_empty(pending):
                 return self._conditioned_belief_of_all(pending)
         return super().belief(offer, pending)
-
-    def _belief_of_all(self) -> GaussianBelief | None:
-        """The belief about all arms; ``None`` if somebody wrote meanwhile.
-
-        It does what ``consistent_read`` does, in less time.
-        """
-        lock = self._lock
-        written = lock.written
-        if lock.writing:
-            return None
-        try:
-            mean, std = self._engine.moments()
-            version = self._totals[COUNT]
-        except Exception:
-            if lock.written == written and not lock.writing:
-                raise
-            return None
-        if lock.written == written and not lock.writing:
-            return GaussianBelief(self, self._all_rows, mean, std, 1.0, version)
-        return None
 
     @consistent_read
     def _conditioned_belief_of_all(self, pending: NDArray[Any]) -> GaussianBelief:
@@ -282,12 +277,16 @@ class FiniteGP(FixedPosterior, Resumable, HasPriorCovariance, ExpectsRewards):
         return rows
 
     def _draw(self, keys: Ints, rng: Rng, size: int) -> Floats:
-        count = self._engine.normals_per_draw
+        engine = self._engine
+        count = engine.normals_per_draw
         # The same numbers either way, but a shape of one dimension is drawn faster.
         shape = count if size == 1 else (size, count)
         normals = rng.standard_normal(shape)
         normals = normals.reshape(size, count)
-        draws = self._engine.draw(normals, self._weight)
+        if isinstance(engine, RootEngine):
+            draws = engine.draw(normals)  # without weights, which take time to gather
+        else:
+            draws = engine.draw(normals, self._weight)
         return draws if keys is self._all_rows else draws[:, keys]
 
     def _prior_scale(self, keys: Ints) -> float:
@@ -332,8 +331,7 @@ class FiniteGP(FixedPosterior, Resumable, HasPriorCovariance, ExpectsRewards):
             row = int(row)
         if type(reward) is not float:
             reward = float(reward)
-        is_known_row = 0 <= row < self._size
-        if not (is_known_row and -LARGEST <= reward <= LARGEST):  # or NaN
+        if not 0 <= row < self._size or not _LOWEST <= reward <= LARGEST:  # or NaN
             return super().observe(arms, rewards, noise_variance, rng)
         lock = self._lock
         with lock.lock:  # as ``with lock`` does, in half the time

@@ -457,12 +457,11 @@ class RootEngine:
             cross -= weighted_left.T @ base[:, right]
         return cross
 
-    def draw(self, normals: Floats, weight: Floats) -> Floats:
+    def draw(self, normals: Floats) -> Floats:
         """Joint draws about zero of all arms, (m, n).
 
         Args:
             normals: Standard normals, (m, ``normals_per_draw``).
-            weight: Not used: Σ 1/noise of every arm's observations, (n,).
         """
         self._drawn = True
         root = self.root
