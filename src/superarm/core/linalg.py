@@ -30,6 +30,9 @@ _LIKELY_CAUSES = (
     "Likely causes: (a) the kernel is not positive semi-definite; (b) noise_variance is too small "
     "for repeated or nearly equal arms; (c) arms or rewards differ by too many orders of magnitude."
 )
+# Arguments of LAPACK, by position: scipy takes 0.3 µs to read their names.
+_LOWER = 1
+_CLEAN = 1  # with zeros above the diagonal
 
 
 def cholesky(
@@ -45,9 +48,10 @@ def cholesky(
     if not len(matrix):
         return np.zeros((0, 0))
     with threads_for(len(matrix) ** 3 / 6):
-        L, failed = _lapack().dpotrf(matrix, lower=1, clean=1)
-    # LAPACK may let NaN and infinity through; they reach the diagonal.
-    if not failed and math.isfinite(L.trace()):
+        L, failed = _lapack().dpotrf(matrix, _LOWER, _CLEAN)
+    # LAPACK may let NaN and infinity through; they reach the diagonal. Python sums the few numbers of
+    # most calls in a fifth of the time that ``trace`` takes.
+    if not failed and math.isfinite(sum(L.diagonal().tolist())):
         return np.asarray(L)
     if not np.isfinite(matrix).all():
         raise NotPositiveDefiniteError(
@@ -90,7 +94,7 @@ def solve_lower(L: Floats, B: Floats, *, transposed: bool = False) -> Floats:
     if not B.size:
         return np.array(B, dtype=np.float64)
     with threads_for(len(L) * B.size / 2):
-        solved, singular = _lapack().dtrtrs(L, B, lower=1, trans=int(transposed))
+        solved, singular = _lapack().dtrtrs(L, B, _LOWER, int(transposed))
     if singular:
         raise NotPositiveDefiniteError(
             f"a triangular factor has 0 in row {singular - 1}"
@@ -225,7 +229,7 @@ def factor_if_positive(matrix: Floats) -> Floats | None:
     if not len(matrix):
         return np.zeros((0, 0))
     with threads_for(len(matrix) ** 3 / 6):
-        L, failed = _lapack().dpotrf(matrix, lower=1, clean=1)
+        L, failed = _lapack().dpotrf(matrix, _LOWER, _CLEAN)
     return None if failed else np.asarray(L)
 
 

@@ -24,7 +24,12 @@ from numpy.typing import NDArray
 from superarm.core import Floats, Ints, Rng
 from superarm.core.errors import StaleBeliefError, UnknownArmError
 from superarm.core.inputs import as_generator, as_positions
-from superarm.core.linalg import cholesky, solve_lower, solve_lower_in_place
+from superarm.core.linalg import (
+    add_to_diagonal,
+    cholesky,
+    solve_lower,
+    solve_lower_in_place,
+)
 from superarm.core.locks import ReadWriteLock, consistent_read
 from superarm.core.threads import one_blas_thread
 
@@ -232,8 +237,7 @@ class GaussianBelief(BaseBelief["GaussianPosterior"]):
             rows = rows - cross.T @ pending.rows
         else:
             rows = rows.copy()  # others may read them
-        diagonal = np.diag_indices_from(corner)
-        corner[diagonal] += self.noise_std**2 / np.bincount(places)
+        add_to_diagonal(corner, self.noise_std**2 / np.bincount(places))
         factor = cholesky(corner, "the covariance of the chosen arms")
         rows = solve_lower_in_place(factor, rows)
         explained = np.einsum("ij,ij->j", rows, rows)
