@@ -113,7 +113,7 @@ class Matching(NeedsGains):
         matched = np.zeros(table.shape, dtype=np.bool_)
         matched[rows, columns] = True
         is_chosen = matched.ravel()[cells]
-        chosen = np.flatnonzero(is_chosen)
+        chosen = is_chosen.nonzero()[0]
         if table.arms is not None:
             chosen = table.arms[chosen]
         return Selection(action=chosen, positions=chosen)
