@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,8 @@ TIME = 1
 LATEST = 1e15
 # Larger whole numbers are not exact as floats.
 _LARGEST_ROW = 2**53
+# Types of lists on the fast path of one reward; others get the full checks.
+_LISTS = frozenset([list, tuple])
 
 
 def rows_of(keys: Floats) -> Ints:
@@ -80,7 +83,7 @@ def as_single_reward(arms: Any, rewards: Any, n: int) -> SingleReward | None:
         return None
     key = keys[0]
     reward = values[0]
-    if type(key) is not list or len(key) != 2:
+    if type(key) not in _LISTS or len(key) != 2:
         return None
     row, time = key
     if not (_is_real(row) and _is_real(time) and _is_real(reward)):
@@ -90,10 +93,11 @@ def as_single_reward(arms: Any, rewards: Any, n: int) -> SingleReward | None:
     return SingleReward(int(row), float(time), float(reward))
 
 
-def _as_list(values: Any, shape: tuple[int, ...]) -> list[Any] | None:
-    """A list, or an array of this shape as a list; ``None`` for all else."""
-    if type(values) is list:
-        return values
+def _as_list(values: Any, shape: tuple[int, ...]) -> Sequence[Any] | None:
+    """A list or tuple, or an array of this shape as a list; ``None`` for all else."""
+    if type(values) in _LISTS:
+        listed: Sequence[Any] = values
+        return listed
     if type(values) is np.ndarray and values.shape == shape:
         entries: list[Any] = values.tolist()
         return entries
