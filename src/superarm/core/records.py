@@ -165,14 +165,19 @@ class Offer(Displayable):
         if step is not self.step:
             object.__setattr__(self, "step", step)
         begins: Any = self.begins
-        if isinstance(begins, np.bool_):
-            object.__setattr__(self, "begins", bool(begins))
-        require_type(self.begins, bool, "begins")
+        if type(begins) is not bool:
+            self._check_begins(begins)
         require_type(self.arms, Arms, "arms", ", such as Arms.numbered(features)")
         if self.time is not None:
             object.__setattr__(self, "time", as_number(self.time, "time"))
         if self.available is not None:
             self._check_available()
+
+    def _check_begins(self, begins: Any) -> None:
+        """Refuse what is neither Python's ``bool`` nor numpy's, which becomes Python's."""
+        if isinstance(begins, np.bool_):
+            object.__setattr__(self, "begins", bool(begins))
+        require_type(self.begins, bool, "begins")
 
     def _check_available(self) -> None:
         available: Any = self.available
@@ -338,8 +343,11 @@ class Feedback(Displayable):
         positions = as_positions(self.positions, "positions")
         count = len(positions) if self.sums is None else self._check_sums(positions)
         rewards = as_vector(self.rewards, "rewards", count)
-        object.__setattr__(self, "positions", positions)
-        object.__setattr__(self, "rewards", rewards)
+        # Most feedback holds clean arrays: set only others.
+        if positions is not self.positions:
+            object.__setattr__(self, "positions", positions)
+        if rewards is not self.rewards:
+            object.__setattr__(self, "rewards", rewards)
         _refuse_repeats(positions)
         if self.noise_variance is not None:
             noise = as_vector(self.noise_variance, "noise_variance", count)

@@ -293,7 +293,8 @@ class GaussianPosterior(ThreadSafe, HasParameters):
                 return
             noise = as_noise(noise_variance, len(keys))
             if noise is None:
-                noise = np.full(len(keys), self.noise_variance)
+                noise = np.empty(len(keys))
+                noise.fill(self.noise_variance)  # in half the time of ``np.full``
             self._take_in(keys, values, noise, rng)
             self._after_observing()
 

@@ -174,7 +174,9 @@ def as_rows(arms: Any, n: int) -> Ints:
         return rows
     # Read as unsigned integers, negative numbers are large: one pass finds both errors.
     unsigned = rows.view(np.uintp)
-    largest = unsigned.item(unsigned.argmax())  # numpy's ``max`` takes several times as long
+    largest = unsigned.item(
+        unsigned.argmax()
+    )  # numpy's ``max`` takes several times as long
     if largest >= n:
         unknown = rows[(rows < 0) | (rows >= n)][0]
         raise UnknownArmError(

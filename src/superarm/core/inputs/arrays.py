@@ -234,4 +234,5 @@ def _surely_small(array: _Floats) -> bool:
     NaN and infinity persist in a sum of squares, which is below ``LARGEST`` only if every entry is
     below its root. ``False`` proves nothing: then check the entries.
     """
+    # Not ``array.dot(array)``, which warns where the sum overflows.
     return array.flags.c_contiguous and float(np.vdot(array, array)) <= LARGEST

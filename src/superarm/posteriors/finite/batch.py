@@ -29,7 +29,7 @@ class Batch(NamedTuple):
         n = len(added) // 2 - 1
         weight = added[:n]
         weighted_rewards = added[n:INFORMATION]
-        rows = np.flatnonzero(weight)
+        rows = weight.nonzero()[0]  # ``np.flatnonzero`` takes three times as long
         noise = 1.0 / weight[rows]
         return cls(rows, weighted_rewards[rows] * noise, noise, added)
 

@@ -283,10 +283,11 @@ class FiniteGP(FixedPosterior, Resumable, HasPriorCovariance, ExpectsRewards):
         shape = count if size == 1 else (size, count)
         normals = rng.standard_normal(shape)
         normals = normals.reshape(size, count)
-        if isinstance(engine, RootEngine):
-            draws = engine.draw(normals)  # without weights, which take time to gather
-        else:
-            draws = engine.draw(normals, self._weight)
+        draws = (
+            engine.draw(normals)  # weights take time to gather
+            if isinstance(engine, RootEngine)
+            else engine.draw(normals, self._weight)
+        )
         return draws if keys is self._all_rows else draws[:, keys]
 
     def _prior_scale(self, keys: Ints) -> float:
@@ -362,7 +363,7 @@ class FiniteGP(FixedPosterior, Resumable, HasPriorCovariance, ExpectsRewards):
     def _absorb(
         self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None
     ) -> float:
-        least_noise = float(noise.min())
+        least_noise = noise.item(noise.argmin())
         may_switch = self._choice == "auto" and self._size <= ROOT_LARGEST
         if may_switch and least_noise < self._engine.least_noise:
             # The root form has the digits for any noise.

@@ -283,16 +283,17 @@ class RootEngine:
         rows = batch.rows
         self._limit_pending()
         is_large = len(rows) > PENDING // 4
-        if is_large or batch.noise.min() < self._least_noise:
+        least_noise = batch.noise.item(batch.noise.argmin())
+        if is_large or least_noise < self._least_noise:
             self._update_root(batch, totals)
             return
         places = self._slot[rows]
-        new = np.flatnonzero(places < 0)
+        new = (places < 0).nonzero()[0]
         new_count = len(new)
         if new_count and self._count + new_count > PENDING:
             self._make_room()
             places = self._slot[rows]
-            new = np.flatnonzero(places < 0)
+            new = (places < 0).nonzero()[0]
             new_count = len(new)
         places[new] = self._count + np.arange(new_count)
         for number in new.tolist():
