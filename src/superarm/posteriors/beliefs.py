@@ -70,9 +70,8 @@ class PendingArms(NamedTuple):
         all_positions = np.concatenate([self.positions, positions])
         all_places = np.concatenate([self.places, count + places])
         size = len(all_positions)
-        all_factor = np.zeros(
-            (size, size)
-        )  # filled in a third of the time of ``np.block``
+        # Filled block by block, which takes a third of the time of ``np.block``.
+        all_factor = np.zeros((size, size))
         all_factor[:count, :count] = self.factor
         all_factor[count:, :count] = cross.T
         all_factor[count:, count:] = factor
