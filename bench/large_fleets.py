@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import resource
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
@@ -62,6 +62,8 @@ EDGES = (
     Size(2_000_000, 300, 750, 10),
 )
 """Larger and larger networks."""
+# Edges from which exponents are fitted: smaller networks cost little beyond what any log costs.
+_LEAST_EDGES = 50_000.0
 SIZES = VISITED + EDGES
 COLUMNS = (
     *("edges", "visited", "trips", "vehicles", "log, s", "trip, ms", "total, ms"),
@@ -213,41 +215,46 @@ def measure(size: Size, form: FormChoice) -> Row:
     return dict(zip(COLUMNS, map(float, values), strict=True))
 
 
-def print_growth(rows: list[Row]) -> None:
-    """The table, and by which power each cost grows from row to row.
+def print_growth(rows: Mapping[Size, Row]) -> None:
+    """The table, and by which powers costs grow in each sweep of which there are rows.
 
     Args:
-        rows: Rows of one sweep after another.
+        rows: Rows by size, those of one sweep after another.
     """
     print("| " + " | ".join(COLUMNS) + " |")
     print("|" + "---|" * len(COLUMNS))
-    for before, row in zip([None, *rows], rows, strict=False):
-        if before is not None:
-            _print_exponents(before, row)
-        print("| " + " | ".join(f"{row[name]:,.4g}" for name in COLUMNS) + " |")
+    for sweep, grows, least in (
+        (VISITED, "visited", 0.0),
+        (EDGES, "edges", _LEAST_EDGES),
+    ):
+        of_sweep = [rows[size] for size in sweep if size in rows]
+        for row in of_sweep:
+            print("| " + " | ".join(f"{row[name]:,.4g}" for name in COLUMNS) + " |")
+        fitted = [row for row in of_sweep if row[grows] >= least]
+        if len(fitted) > 1:
+            _print_exponents(fitted, grows)
 
 
-def _print_exponents(before: Row, row: Row) -> None:
-    grows = "edges" if row["edges"] > 1.5 * before["edges"] else "visited"
-    factor = row[grows] / before[grows]
-    if factor <= 1.0:
-        return  # another sweep begins
-    cells = []
-    for name in COLUMNS:
+def _print_exponents(rows: Sequence[Row], grows: str) -> None:
+    """The power of one column by which each cost grows, fitted to all of these rows."""
+    logarithms = np.log([row[grows] for row in rows])
+    cells = [f"*exponents in {grows}*"]
+    for name in COLUMNS[1:]:
         if name in _NOT_COSTS:
-            cells.append(f"*exponents in {grows}*" if name == "edges" else "")
+            cells.append("")
         else:
-            power = np.log(row[name] / before[name]) / np.log(factor)
+            costs = np.log([row[name] for row in rows])
+            power = np.polyfit(logarithms, costs, 1)[0]
             cells.append(f"*{power:.2f}*")
     print("| " + " | ".join(cells) + " |")
 
 
-def stored_rows(path: Path) -> list[Row]:
-    """The rows of a file, in the order of ``SIZES``; none if it does not exist."""
+def stored_rows(path: Path) -> dict[Size, Row]:
+    """The rows of a file by size, in the order of ``SIZES``; none if it does not exist."""
     if not path.exists():
-        return []
+        return {}
     stored = json.loads(path.read_text(encoding="utf-8"))
-    return [stored[key] for size in SIZES if (key := _key(size)) in stored]
+    return {size: stored[_key(size)] for size in SIZES if _key(size) in stored}
 
 
 def store_row(path: Path, size: Size, row: Row) -> None:

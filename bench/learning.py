@@ -161,10 +161,10 @@ def growing(chosen: str, form: FormChoice, stored: Path | None) -> None:
     """
     first, _, last = chosen.rpartition("-")
     sizes = SIZES[int(first or last) - 1 : int(last)] if chosen != "0" else ()
-    rows = []
+    rows = {}
     for size in sizes:
         row = measure(size, form)
-        rows.append(row)
+        rows[size] = row
         if stored is not None:
             store_row(stored, size, row)
     print_growth(rows if stored is None else stored_rows(stored))

@@ -381,12 +381,21 @@ def test_rows_of_large_fleets_are_stored_and_printed(
 ) -> None:
     large_fleets = importlib.import_module("bench.large_fleets")
     path = tmp_path / "fleets.json"
-    for size, value in ((large_fleets.VISITED[1], 8.0), (large_fleets.VISITED[0], 2.0)):
+    values = {
+        large_fleets.VISITED[1]: 8.0,
+        large_fleets.VISITED[0]: 2.0,
+        large_fleets.EDGES[
+            0
+        ]: 16.0,  # of the other sweep, and below where its fit begins
+    }
+    for size, value in values.items():
         row = dict.fromkeys(large_fleets.COLUMNS, value)
         large_fleets.store_row(path, size, row)
     rows = large_fleets.stored_rows(path)
-    assert [row["edges"] for row in rows] == [2.0, 8.0]
+    assert [row["edges"] for row in rows.values()] == [2.0, 8.0, 16.0]
     large_fleets.print_growth(rows)
-    *_, exponents, last = capsys.readouterr().out.splitlines()
-    assert "*1.00*" in exponents  # everything grew as the edges did
-    assert last.startswith("| 8 | 8 |")
+    *_, second, exponents, last = capsys.readouterr().out.splitlines()
+    assert second.startswith("| 8 | 8 |")
+    assert exponents.startswith("| *exponents in visited* |")
+    assert "*1.00*" in exponents  # everything grew as the visited roads did
+    assert last.startswith("| 16 | 16 |")
