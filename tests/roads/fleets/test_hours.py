@@ -331,7 +331,8 @@ def test_times_of_a_log_are_read(graph: LineGraph, tmp_path: Path) -> None:
     assert one.sections[1].hour == pytest.approx(15.0 / 3600.0)
     assert other.sections[0].hour == 8.0
     assert [section.seconds for section in other.sections] == [None, None]
-    for wrong in ("8h", "25:00"):
+    # A date or a year by itself has no time of day, though Python reads one out of it.
+    for wrong in ("8h", "25:00", "2025-03-14", "20250314", "2025", "2025-03", "0830"):
         with pytest.raises(FileError, match="time"):
             read_trips(write(tmp_path / "x.csv", [f"a,{first},10.0,{wrong},"]), graph)
     with pytest.raises(FileError, match="duration_s"):

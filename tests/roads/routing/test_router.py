@@ -785,6 +785,9 @@ def test_state_with_rush_hours_uses_the_departure_time(
     for depart, step in (
         ("08:00", 33),
         ("8:00:00", None),
+        ("2025-03-14", None),
+        ("20250314", None),
+        ("2025", None),
         ("05:20", 30),
         ("2025-03-14T04:10", 53),
     ):

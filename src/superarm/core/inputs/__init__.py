@@ -24,6 +24,7 @@ from .numbers import require_scale as require_scale
 from .values import as_generator as as_generator
 from .values import as_path as as_path
 from .values import as_plain as as_plain
+from .values import as_time_of_day as as_time_of_day
 from .values import require_choice as require_choice
 from .values import require_part as require_part
 from .values import require_type as require_type

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, time
 from math import isfinite
 from os import PathLike, fspath
 from pathlib import Path
@@ -26,6 +28,28 @@ def require_choice(value: Any, name: str, choices: Sequence[str]) -> None:
     *others, last = map(repr, choices)
     choices_text = f"{', '.join(others)} or {last}" if others else last
     raise InputError(f"{name} is {value!r:.60}; choose {choices_text}")
+
+
+def as_time_of_day(value: Any, name: str) -> time | datetime:
+    """Text as a time, perhaps with a date.
+
+    Python also reads a year or a date without a time: "2025" as 20:25, and a day as its midnight. Such
+    text is refused, because nobody means that.
+
+    Args:
+        value: HH:MM, HH:MM:SS, or a date and time in ISO 8601.
+        name: What errors call it.
+    """
+    if isinstance(value, str):
+        has_date_and_time = len(value) > len("2025-03-14")
+        with suppress(ValueError):
+            if value[2:3] == ":":
+                return time.fromisoformat(value)
+            if has_date_and_time:
+                return datetime.fromisoformat(value)
+    raise InputError(
+        f"{name} must be HH:MM, HH:MM:SS, or a date and time such as 2025-03-14T08:30, got {value!r:.60}"
+    )
 
 
 def require_type(value: Any, kind: type, name: str, advice: str = "") -> None:

@@ -39,7 +39,6 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, time
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -48,6 +47,7 @@ import numpy as np
 
 from superarm.core.compressed import open_packed
 from superarm.core.errors import FileError, InputError
+from superarm.core.inputs import as_time_of_day
 from superarm.roads.networks import LineGraph
 
 from .records import LoggedTrip, TripSection
@@ -104,15 +104,11 @@ class _Row(NamedTuple):
         text = self.text("time").strip()
         if not text:
             return None
-        for kind in (time, datetime):
-            try:
-                moment = kind.fromisoformat(text)
-            except ValueError:
-                continue
-            return moment.hour + moment.minute / 60.0 + moment.second / 3600.0
-        raise self.error(
-            f"time must be HH:MM, HH:MM:SS, or a date and time such as 2025-03-14T08:30, got {text!r:.60}"
-        )
+        try:
+            moment = as_time_of_day(text, "time")
+        except InputError as error:
+            raise self.error(str(error)) from None
+        return moment.hour + moment.minute / 60.0 + moment.second / 3600.0
 
     def seconds(self) -> float | None:
         """How long the row took; ``None`` where the entry is empty."""

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.core import Bools, Floats
-from superarm.core.errors import SpecError
+from superarm.core.errors import InputError, SpecError
+from superarm.core.inputs import as_time_of_day
 from superarm.roads.networks import LineGraph
 from superarm.roads.networks.places import PlaceMatch
 
@@ -78,14 +79,10 @@ def as_departure(depart: str | When | None) -> When | None:
     """
     if depart is None or isinstance(depart, time | datetime):
         return depart
-    for kind in (time, datetime):
-        try:
-            return kind.fromisoformat(depart)
-        except (TypeError, ValueError):
-            continue
-    raise SpecError(
-        f"depart must be HH:MM, or a date and time such as 2025-03-14T08:30, got {depart!r:.60}"
-    )
+    try:
+        return as_time_of_day(depart, "depart")
+    except InputError as error:
+        raise SpecError(str(error)) from None
 
 
 def describe_closure(trip: RequestedTrip, graph: LineGraph) -> str:
