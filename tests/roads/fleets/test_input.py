@@ -101,6 +101,44 @@ def test_invalid_energies_are_rejected_per_trip(graph: LineGraph) -> None:
     assert lesson.refused["trace"] == "no point is near a road"
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"hour": float("nan")}, "hour must be a number from 0.0 to 24.0, got nan"),
+        ({"hour": 30.0}, "hour must be"),
+        ({"hour": -1.0}, "hour must be"),
+        (
+            {"seconds": float("nan")},
+            "seconds must be a number of at least 0.0, got nan",
+        ),
+        ({"seconds": float("inf")}, "seconds must be"),
+        ({"seconds": -5.0}, "seconds must be"),
+        (
+            {"start_speed": float("inf")},
+            "start_speed must be a number from 0.0 to 100.0",
+        ),
+        ({"end_speed": -1.0}, "end_speed must be"),
+    ],
+)
+def test_invalid_times_and_speeds_are_rejected_per_trip(
+    graph: LineGraph, wrong: dict[str, float], message: str
+) -> None:
+    section = TripSection((graph.ids[0],), 10.0, hour=8.0, seconds=20.0)
+    trips = [
+        LoggedTrip(name="wrong", sections=(section._replace(**wrong), section)),
+        LoggedTrip(name="good", sections=(section,)),
+    ]
+    lesson = learn_trips(graph, trips, hours=True)
+    assert lesson.trips == lesson.posterior.trips == 1
+    assert message in lesson.refused["wrong"]
+    assert [*lesson.refused] == ["wrong"]
+
+
+def test_vehicles_are_named_by_text() -> None:
+    with pytest.raises(InputError, match="vehicle is 7, of type int"):
+        LoggedTrip(name="a", vehicle=7, sections=())  # type: ignore[arg-type]
+
+
 def test_keys_and_trips_of_a_posterior(graph: LineGraph) -> None:
     rows = road_rows(graph, Vehicle(), 0)[:2].copy()
     gp = _posterior(graph)

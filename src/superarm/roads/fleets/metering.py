@@ -17,7 +17,7 @@ from superarm.roads.rows import Column, with_hours
 
 from .reading import MeteredTrip
 from .records import LoggedTrip
-from .tables import MOST_WH
+from .tables import FASTEST, MOST_WH
 from .trip_energies import Energies
 
 _JUMP = 500.0  # metres between consecutive edges, above which a trip is learned as two
@@ -26,6 +26,13 @@ _HOURS = 24.0
 _PARKED = 600.0  # seconds beyond a multiple of those on empty roads: no jam, but a stop
 _SLOWEST = 5.0
 _LEAST_GAP = 50.0  # metres that may be missing from any section
+# The largest values that a section may have, where the log has them; the least is 0.
+_MOST = {
+    "hour": _HOURS,
+    "seconds": np.inf,
+    "start_speed": FASTEST,
+    "end_speed": FASTEST,
+}
 
 
 class ExaminedTrip(NamedTuple):
@@ -122,6 +129,10 @@ def _check_trip(trip: LoggedTrip) -> None:
         raise InputError("the trip has no edges")
     for section in trip.sections:
         as_number(section.energy, "energy_wh", -MOST_WH, MOST_WH)
+        for name, most in _MOST.items():
+            value = getattr(section, name)
+            if value is not None:
+                as_number(value, name, 0.0, most)
 
 
 def _route_of(graph: LineGraph, trip: LoggedTrip) -> _Route:

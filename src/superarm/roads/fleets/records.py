@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from superarm.core.inputs import require_type
+
 
 class TripSection(NamedTuple):
     """Consecutive edges, and what they cost together."""
@@ -34,6 +36,9 @@ class LoggedTrip:
     sections: tuple[TripSection, ...]
     unread: str = ""
     jump: str = ""
+
+    def __post_init__(self) -> None:
+        require_type(self.vehicle, str, "vehicle", ', such as "van-1"')
 
     @property
     def label(self) -> str:

@@ -61,7 +61,8 @@ MOST_WH = 1e7
 _MOST_BYTES = 1 << 28  # of one table: 256 MiB, some five million rows
 _MOST_LETTERS = 1 << 24  # of one entry: a trip of 100,000 edges has a tenth of it
 _TRACE_COLUMNS = ("time_s", "lat", "lon", "counter_wh")
-_FASTEST = 100.0  # m/s
+FASTEST = 100.0
+"""The largest speed of a vehicle, m/s."""
 _MOST_SECONDS = 86_400.0
 _HOURS = 24.0
 Part = TypeVar("Part")
@@ -97,7 +98,7 @@ class _Row(NamedTuple):
 
     def speed(self, column: str) -> float | None:
         """A speed, m/s; ``None`` where the entry is empty."""
-        return self.number(column, _FASTEST) if self.text(column) else None
+        return self.number(column, FASTEST) if self.text(column) else None
 
     def hour(self) -> float | None:
         """The time of day in hours; ``None`` where the entry is empty."""
