@@ -12,6 +12,7 @@ import pytest
 
 from superarm.core import AT_95, Floats
 from superarm.core.errors import FileError, StateError
+from superarm.core.states import state_to_bytes
 from superarm.oracles import ShortestPath, Trip
 from superarm.policies import IndexPolicy
 from superarm.roads.energy import Vehicle
@@ -23,7 +24,7 @@ from superarm.roads.fleets import (
     read_trips,
 )
 from superarm.roads.networks import LineGraph, RoadNetwork, generate_city
-from superarm.roads.posterior import RoadGP
+from superarm.roads.posterior import RoadGP, Trips
 from superarm.roads.problems.fleet_model import duration_rows, road_rows
 from superarm.roads.routing import Router
 from superarm.roads.routing.energy_beliefs import RouteParts
@@ -387,3 +388,30 @@ def test_a_state_keeps_to_its_hours(graph: LineGraph) -> None:
         learn_trips(graph, [], policy=policy, hours=False)
     with pytest.raises(StateError, match="without hours"):
         learn_trips(graph, [], policy=fleet_policy(graph), hours=True)
+
+
+@pytest.mark.parametrize("part", ["energies", "durations"])
+def test_a_log_that_fails_changes_nothing(
+    graph: LineGraph, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    rng = np.random.default_rng(0)
+    route = cheapest(graph)
+    trips = [logged(graph, name, route, 9.0, -1, rng) for name in ("a", "b")]
+    policy = learn_trips(graph, trips[:1], hours=True).policy
+    before = state_to_bytes(policy.state())
+    observe_trips = RoadGP.observe_trips
+
+    def fail(posterior: RoadGP, new: Trips) -> None:
+        if (posterior.durations is None) == (part == "durations"):
+            raise InterruptedError
+        observe_trips(posterior, new)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RoadGP, "observe_trips", fail)
+        with pytest.raises(InterruptedError):
+            learn_trips(graph, trips, policy=policy)
+    assert state_to_bytes(policy.state()) == before
+    lesson = learn_trips(graph, trips, policy=policy)
+    assert (lesson.trips, lesson.known) == (1, 1)
+    assert lesson.posterior.durations is not None
+    assert lesson.posterior.trips == lesson.posterior.durations.trips == 2

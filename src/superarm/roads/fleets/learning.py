@@ -10,6 +10,7 @@ own readings: see :mod:`superarm.roads.fleets.reading`. Logs that cannot be righ
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, get_args
@@ -206,8 +207,10 @@ def learn_trips(
         for step, examined in learned.items():
             reading = readings[step]
             parts += split_trip(reading.learned, examined.jumps)
+        # Durations first, into a copy: if either fails, nothing was learned.
+        durations = _with_durations(posterior, learned.values())
         posterior.observe_trips(Trips.joined(parts))
-        _learn_durations(posterior, learned.values())
+        posterior.durations = durations
         posterior.name_vehicles(log.vehicles)
         policy.note_steps(list(learned))
     return Lesson(
@@ -221,11 +224,15 @@ def learn_trips(
     )
 
 
-def _learn_durations(posterior: RoadGP, trips: Iterable[ExaminedTrip]) -> None:
-    """Learn how long roads take, where the fleet has hours and the log seconds."""
+def _with_durations(posterior: RoadGP, trips: Iterable[ExaminedTrip]) -> RoadGP | None:
+    """The durations of a posterior once it has those of these trips, where the log has seconds."""
+    durations = posterior.durations
     known = [trip.durations for trip in trips if trip.durations is not None]
-    if known and posterior.durations is not None:
-        posterior.durations.observe_trips(Trips.joined(known))
+    if durations is None or not known:
+        return durations
+    durations = copy(durations)
+    durations.observe_trips(Trips.joined(known))
+    return durations
 
 
 @dataclass
