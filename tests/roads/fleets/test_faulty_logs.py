@@ -351,3 +351,28 @@ def test_a_negative_forecast_without_descent_is_refused(
     router = Router(graph.network, state=tmp_path / "fleet.npz")
     with pytest.raises(StateError, match="Wh for a route that does not descend"):
         router.route(uphill.sections[0].edges[0], uphill.sections[-1].edges[-1])
+
+
+def test_without_motion_whole_trips_have_the_energy_that_was_metered(
+    city: wrong.City, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From rest to rest, what is put into motion comes back: only single edges differ."""
+    log, _ = wrong.WAYS["one vehicle × 3"](city.graph, of_city(city, "raw"))
+    calls: list[list[tuple[str, Energies]]] = []
+
+    def record(trips: Any) -> Any:
+        calls.append(list(trips))
+        return check_log(calls[-1])
+
+    monkeypatch.setattr(learning, "check_log", record)
+    reported(city, log, energy="raw")
+    as_metered, without_motion = calls
+    is_changed = False
+    for (vehicle, one), (same_vehicle, other) in zip(
+        as_metered, without_motion, strict=True
+    ):
+        assert vehicle == same_vehicle
+        moved = np.abs(one.metered).sum()
+        assert abs(one.metered.sum() - other.metered.sum()) <= 1e-9 * moved
+        is_changed |= not np.allclose(one.metered, other.metered)
+    assert is_changed

@@ -365,6 +365,74 @@ def test_hours_within_a_total_follow_the_expected_times(graph: LineGraph) -> Non
     assert durations.trips == 1
 
 
+def _in_sections(
+    graph: LineGraph, route: list[int], sizes: list[int], seconds: list[float]
+) -> LoggedTrip:
+    """A trip that begins a minute before midnight, the only time that its log has."""
+    names = [graph.ids[edge] for edge in route]
+    hours = [24.0 - 1.0 / 60.0] + [None] * (len(sizes) - 1)
+    sections = []
+    for size, hour, took in zip(sizes, hours, seconds, strict=True):
+        edges, names = tuple(names[:size]), names[size:]
+        sections.append(TripSection(edges, 10.0 * size, hour=hour, seconds=took))
+    return LoggedTrip(name="t", sections=tuple(sections))
+
+
+def test_hours_go_on_from_section_to_section_over_midnight(graph: LineGraph) -> None:
+    route = cheapest(graph)[:5]
+    trip = _in_sections(graph, route, [2, 2, 1], [90.0, 60.0, 30.0])
+    lesson = learn_trips(graph, [trip], hours=True, accept_unlikely=True)
+    hours = _hours_learned(lesson.policy)
+    begins = (24.0 - 1.0 / 60.0 + np.array([0.0, 90.0, 150.0]) / 3600.0) % 24.0
+    np.testing.assert_allclose(hours[[0, 2, 4]], begins)
+    # Within a section, in proportion to the time on empty roads, turns included.
+    usual = graph.travel_time[route].copy()
+    usual[:-1] += graph.turn_seconds[graph.turn_numbers(route)]
+    first, second, third, fourth, _ = usual.tolist()
+    inside = (
+        begins[:2]
+        + np.array([90.0 * first / (first + second), 60.0 * third / (third + fourth)])
+        / 3600.0
+    )
+    np.testing.assert_allclose(hours[[1, 3]], inside % 24.0)
+    assert hours.min() >= 0.0
+    assert hours.max() < 24.0
+
+
+def test_durations_are_those_of_roads_and_never_of_parking(graph: LineGraph) -> None:
+    """Less the seconds of turns; a section counts as parked from 600 s and five times its time on."""
+    route = cheapest(graph)[:6]
+    turns = np.append(graph.turn_seconds[graph.turn_numbers(route)], 0.0)
+    usual = graph.travel_time[route] + turns
+    assert turns[:-1].max() > 0.0
+    longest = 600.0 + 5.0 * usual
+    seconds = longest + np.array([-1.0, 1.0, -1.0, -1.0, 1.0, -1.0])
+    trip = _in_sections(graph, route, [1] * 6, seconds.tolist())
+    lesson = learn_trips(graph, [trip], hours=True, accept_unlikely=True)
+    durations = lesson.posterior.durations
+    assert durations is not None
+    learned = durations._engine.log.view()
+    is_driven = seconds < longest
+    np.testing.assert_array_equal(
+        learned.keys[:, Column.EDGE], np.array(route)[is_driven]
+    )
+    np.testing.assert_allclose(learned.rewards, (seconds - turns)[is_driven])
+
+
+@pytest.mark.parametrize(
+    ("after", "seconds"),
+    [("08:20", 1200.0), ("07:50", None), ("08:00", None), ("20:00", 43_200.0)],
+)
+def test_a_row_takes_until_the_next_unless_that_is_earlier(
+    graph: LineGraph, tmp_path: Path, after: str, seconds: float | None
+) -> None:
+    first, second = graph.ids[:2]
+    rows = [f"a,{first},10.0,08:00,", f"a,{second},11.0,{after},"]
+    (trip,) = read_trips(write(tmp_path / "log.csv", rows), graph)
+    expected = None if seconds is None else pytest.approx(seconds)
+    assert trip.sections[0].seconds == expected
+
+
 def test_trips_without_times_are_refused(graph: LineGraph) -> None:
     rng = np.random.default_rng(0)
     trip = logged(graph, "t", cheapest(graph), 9.0, -1, rng)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,6 +117,73 @@ def test_nothing_is_stored_for_networks_in_memory_or_small_ones(
     small = network.line_graph()
     stored.store(small, "some", [np.arange(3, dtype=np.int32)])
     assert not files_of(small, "some")
+
+
+@pytest.mark.parametrize(
+    "damage", ["order", "parents", "root", "few", "arc", "falls", "unsorted"]
+)
+def test_a_hierarchy_that_loops_cannot_use_is_contracted_anew(
+    network: RoadNetwork, damage: str
+) -> None:
+    """Though its checksum is right, and though every turn has an arc but for the damage "arc"."""
+    pytest.importorskip("numba")
+    from superarm.roads.routing.hierarchy import topology
+
+    graph = network.line_graph()
+    right = topology.contract(graph)
+    n = len(graph)
+    parents = right.parents
+    is_root = parents == n
+    heads = right.down_heads
+    changes: dict[str, Any] = {
+        "order": {"order": right.order + 1},
+        "parents": {"parents": np.where(is_root, 0, parents)},
+        "root": {"parents": np.where(is_root, n + 1, parents)},
+        "few": {"parents": parents[:-1]},
+        "arc": {
+            "up_pointers": np.zeros_like(right.up_pointers),
+            "up_heads": right.up_heads[:0],
+        },
+    }
+    if damage in changes:
+        changed = right._replace(**changes[damage])
+    else:
+        candidates = (
+            right._replace(down_heads=_damaged_heads(heads, place, damage))
+            for place in range(len(heads) - 1)
+        )
+        changed = next(
+            candidate
+            for candidate in candidates
+            if _is_unsorted(candidate)
+            and topology.Hierarchy(graph, candidate).has_all_turns
+        )
+    stored.store(graph, "hierarchy", changed)
+    assert stored.read_stored(graph, "hierarchy") is not None
+    found = topology.hierarchy_of(graph)
+    arrays = (found.order, found.parents, *found.up, *found.down)
+    for array, expected in zip(arrays, right, strict=True):
+        np.testing.assert_array_equal(array, expected)
+
+
+def _damaged_heads(heads: stored.Numbers, place: int, damage: str) -> stored.Numbers:
+    """One arc leads to the lowest node, or two neighbours are in the other order."""
+    damaged = heads.copy()
+    if damage == "falls":
+        damaged[place] = 0
+    else:
+        damaged[place : place + 2] = heads[place : place + 2][::-1]
+    return damaged
+
+
+def _is_unsorted(topology: Any) -> bool:
+    """Whether some falling arc of a node leads to a lower node than the one before, or than its tail."""
+    pointers, heads = topology.down_pointers, topology.down_heads
+    for tail, (begin, end) in enumerate(pairwise(pointers.tolist())):
+        nodes = [tail, *heads[begin:end].tolist()]
+        if any(one >= other for one, other in pairwise(nodes)):
+            return True
+    return False
 
 
 def test_a_hierarchy_is_contracted_once(
