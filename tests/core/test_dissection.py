@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from superarm.core import Ints
+from superarm.core import Ints, dissection
 from superarm.core.dissection import dissect, elimination_order, junctions_of
 from superarm.core.graphs import TurnGraph
 from superarm.roads.networks import generate_city
@@ -71,6 +71,35 @@ def test_separators_separate(city: TurnGraph) -> None:
             assert len(np.unique(parts[within])) > 1
         last = max((order_of[road] for road in within.tolist()), default=-1)
         assert all(order_of[road] > last for road in np.flatnonzero(separator).tolist())
+
+
+def test_cells_are_cut_alike_in_any_batches(
+    city: TurnGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Minimal cuts of many cells are sought together, which changes none of them."""
+    monkeypatch.setattr(dissection, "_LEAST_FLOW", 16)
+    together = dissect(city.length, city.turns)
+    monkeypatch.setattr(dissection, "_BATCH", 50)
+    for one, other in zip(together, dissect(city.length, city.turns), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_road_that_ends_where_it_began_is_a_cell_of_its_own() -> None:
+    """A chain of five junctions there and back, and a loop at the third."""
+    ends = [(j, j + 1) for j in range(4)] + [(j + 1, j) for j in range(4)] + [(2, 2)]
+    turns = np.array(
+        [
+            (one, other)
+            for one, (_, head) in enumerate(ends)
+            for other, (tail, _) in enumerate(ends)
+            if head == tail
+        ]
+    )
+    cells = dissect(np.ones(len(ends)), turns)
+    sizes = cells.stop - cells.start
+    assert sizes[-1] == 1
+    assert sizes[:-1].min() >= 2
+    np.testing.assert_array_equal(np.sort(cells.order()), np.arange(len(ends)))
 
 
 def test_there_is_no_more_fill_than_by_minimum_degree(city: TurnGraph) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from importlib.util import find_spec
 from typing import Any
 
@@ -129,6 +130,19 @@ def test_factors_of_a_graphs_precision_are_nearly_exact(
     np.testing.assert_allclose(factor.solve(values[:, 0]), solution, atol=1e-9)
     np.testing.assert_allclose(factor.diagonal, np.diagonal(np.linalg.inv(matrix)))
     assert factor.log_det == pytest.approx(np.linalg.slogdet(matrix).logabsdet)
+
+
+@pytest.mark.parametrize("drop", [0.0, 3e-4])
+def test_pickled_factors_are_of_the_same_matrix(drop: float) -> None:
+    graph = generate_city(edges=200, seed=1).line_graph()
+    rng = np.random.default_rng(0)
+    shift = rng.uniform(0.0, 3.0, len(graph))
+    factor = GraphMatern(graph).precision_factor(0.5, shift, drop)
+    same = pickle.loads(pickle.dumps(factor))
+    right = rng.standard_normal(len(graph))
+    np.testing.assert_array_equal(same.solve(right), factor.solve(right))
+    np.testing.assert_array_equal(same.diagonal, factor.diagonal)
+    assert same.log_det == factor.log_det
 
 
 @pytest.mark.parametrize("drop", [0.0, 3e-4])

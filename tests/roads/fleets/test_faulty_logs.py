@@ -232,6 +232,10 @@ def test_ratio_is_robust_to_a_single_error() -> None:
     assert typical_ratio([hilly, energies(model, model)]) == Ratio(1.0, full_trip=True)
     learned = energies([20.0, 20.0], [10.0, 10.0], forecast=40.0)
     assert learned.ratio == Ratio(1.0, full_trip=True)
+    # Without the largest energy, nothing would be expected of the others: it counts.
+    mostly_one = energies([10.0, -5.0, -5.0, -5.0], [120.0, -5.0, -5.0, -5.0])
+    assert mostly_one.ratio == pytest.approx(Ratio(-5.0 / 105.0, full_trip=True))
+    assert typical_ratio([hilly, hilly]) == Ratio(2.0, full_trip=False)
     assert check_log([]).everywhere is None
 
 

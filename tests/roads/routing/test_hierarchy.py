@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superarm.core import Floats
+from superarm.core import Floats, Ints
+from superarm.core.dissection import Separators
 from superarm.core.errors import InputError, MissingExtraError
 from superarm.roads.networks import LineGraph, RoadNetwork, generate_city
 from superarm.roads.routing import Router
@@ -188,6 +189,20 @@ def test_arcs_are_the_entries_of_the_factors(graph: LineGraph) -> None:
         assert topology.parents[node] == parent
         if later[node]:
             later[parent] |= later[node] - {parent}
+
+
+def test_roads_of_a_cut_that_are_sorted_by_direction_have_fewer_arcs(
+    graph: LineGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topology = hierarchies.contract(graph)
+
+    def unsorted(cells: Separators) -> Ints:
+        return np.lexsort((cells.stop - cells.start, cells.stop))
+
+    monkeypatch.setattr(Separators, "order", unsorted)
+    other = hierarchies.contract(generate_city(edges=3000, seed=3).line_graph())
+    arcs = len(topology.up_heads) + len(topology.down_heads)
+    assert arcs < len(other.up_heads) + len(other.down_heads)
 
 
 @pytest.mark.parametrize("count", [0, 1, 7])
