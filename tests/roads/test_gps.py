@@ -9,6 +9,7 @@ import pytest
 from scipy.sparse.csgraph import dijkstra
 
 from superarm.core.errors import InfeasibleError, InputError, MissingExtraError
+from superarm.roads.fleets import read_trips
 from superarm.roads.gps import (
     MatchedTrace,
     energies_along,
@@ -482,3 +483,28 @@ def test_noise_is_estimated_from_the_trace() -> None:
     assert _estimate_noise(streets, noisy) < _estimate_noise(
         streets, places + rng.normal(0.0, 25.0, places.shape)
     )
+
+
+def test_hours_of_a_trace_begin_with_its_first_point(city, graph, tmp_path):
+    """Whatever its clock counts from."""
+    driven = Driven(graph, drawn_route(graph, 0))
+    times, places = driven.trace()
+    east_north = city.junctions[:, :2] + ORIGIN
+    referenced = dataclasses.replace(city, lon_lat=from_utm(east_north, zone=32))
+    rows = [
+        f"a,{100_000.0 + time},{lat},{lon},{time},08:30"
+        for time, (lon, lat) in zip(
+            times.tolist(), from_utm(places + ORIGIN, zone=32).tolist(), strict=True
+        )
+    ]
+    path = tmp_path / "trace.csv"
+    path.write_text("trip,time_s,lat,lon,counter_wh,time\n" + "\n".join(rows))
+    (trip,) = read_trips(path, referenced.line_graph())
+    hours = [section.hour for section in trip.sections]
+    edges = [edge for section in trip.sections for edge in section.edges]
+    first = [graph.ids[edge] for edge in driven.route].index(edges[0])
+    # Between points one second apart a crossing is off by less than that.
+    entered = driven.crossed[first]
+    assert abs(3600.0 * (hours[0] - 8.5) - entered) < 1.0
+    assert all(one < other for one, other in pairwise(hours))
+    assert hours[-1] < 8.5 + times[-1] / 3600.0

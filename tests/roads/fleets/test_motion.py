@@ -22,8 +22,9 @@ from superarm.roads.fleets import (
     read_trips,
     vehicle_number,
 )
+from superarm.roads.fleets.metering import split_trip
 from superarm.roads.networks import LineGraph, generate_city
-from superarm.roads.posterior import Trips, sections_of, with_motion
+from superarm.roads.posterior import Borders, Trips, sections_of, with_motion
 from superarm.roads.posterior.squared_speeds import SquaredSpeeds
 from superarm.roads.problems import Fleet
 from superarm.roads.problems.fleet import road_rows
@@ -464,3 +465,25 @@ def test_raw_energies_are_detected_at_expected_speeds() -> None:
             graph, [trip], vehicles={"van": VAN}, refit=0, accept_unlikely=True
         )
         assert lesson.raw == 1
+
+
+def test_parts_of_a_trip_have_the_borders_of_their_own_rewards() -> None:
+    """The border where a trip is split is the end of one part and the beginning of the next."""
+    inner = np.arange(3)
+    borders = Borders(
+        before=np.concatenate([[-1], inner, [3]]),
+        after=np.concatenate([[0], inner + 1, [-1]]),
+        size=np.arange(5.0),
+        variance=10.0 + np.arange(5.0),
+    )
+    keys = np.tile(np.array([0.0, 5.0, 1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0]), (4, 1))
+    trip = Trips.of_one(keys, np.arange(4), np.arange(4.0), borders=borders)
+    one, other = split_trip(trip, [1])
+    assert one.borders.before.tolist() == [-1, 0]
+    assert one.borders.after.tolist() == [0, -1]
+    assert one.borders.size.tolist() == [0.0, 1.0]
+    assert other.borders.before.tolist() == [-1, 0, 1, 2]
+    assert other.borders.after.tolist() == [0, 1, 2, -1]
+    assert other.borders.size.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert other.borders.variance.tolist() == [11.0, 12.0, 13.0, 14.0]
+    assert other.rewards.tolist() == [1.0, 2.0, 3.0]

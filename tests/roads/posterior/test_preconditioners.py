@@ -6,6 +6,7 @@ by rounding alone: some thousand roundings, far below ``ROUNDING``.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,15 @@ from road_logs import (
 from superarm.core import Floats
 from superarm.core.compiling import Backend
 from superarm.roads.energy import HourlyScales, RoadScales
-from superarm.roads.posterior import RoadGP, Trips
+from superarm.roads.posterior import (
+    RoadGP,
+    Trips,
+    hourly_equations,
+    mixed_equations,
+)
 from superarm.roads.posterior.engine import RoadEngine
 from superarm.roads.posterior.hourly_sparse_engine import HourlySparseEngine
+from superarm.roads.posterior.near_factor import NearFactor, near_factor
 from superarm.roads.posterior.sparse_engine import SparseRoadEngine
 from superarm.roads.rows import Column, with_hours
 from superarm.testing import restored
@@ -145,6 +152,29 @@ def test_copies_are_factorised_apart(form: str, backend: Backend) -> None:
         engine._equations.near_draws(edges, 4), fresh._equations.near_draws(edges, 4)
     )
     assert engine._equations.most_variance_error == fresh._equations.most_variance_error
+
+
+@pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
+@pytest.mark.parametrize("form", FORMS)
+def test_bounds_of_errors_include_what_a_factor_may_be_off(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A variance may be off by 1/θ, less 1: twice as much where θ of the factor is half as large."""
+
+    def bound() -> float:
+        engine = new_engine(form, "numba")
+        engine._add(log_of(form, 1, 40))
+        return 1.0 + engine._equations.most_variance_error
+
+    usual = bound()
+
+    def half_as_good(*arguments: Any) -> NearFactor:
+        made = near_factor(*arguments)
+        return made._replace(smallest=0.5 * made.smallest)
+
+    for module in (mixed_equations, hourly_equations):
+        monkeypatch.setattr(module, "near_factor", half_as_good)
+    assert bound() == pytest.approx(2.0 * usual)
 
 
 def test_draws_of_what_neighbours_share_have_the_covariance_of_m() -> None:

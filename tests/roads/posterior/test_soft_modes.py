@@ -16,6 +16,7 @@ from superarm.roads.posterior import Trips
 from superarm.roads.posterior.log import Log
 from superarm.roads.posterior.mixed_equations import MixedEquations
 from superarm.roads.posterior.near_factor import near_factor
+from superarm.roads.posterior.soft_modes import find_soft
 from superarm.roads.problems.fleet_model import near_kernel, road_rows, road_sizes
 from superarm.roads.rows import Column
 
@@ -97,6 +98,32 @@ def test_soft_modes_are_the_same_wherever_they_are_read() -> None:
         away = product - theta * vector
         norm = np.sqrt(vector @ equations.times(vector) / theta)
         assert np.sqrt(away @ equations.times(away)) <= 0.05 * norm
+
+
+@pytest.mark.parametrize(
+    ("soft", "least", "largest", "count"),
+    [
+        ([0.05, 0.2], 0.6, 3.0, 50),
+        ([], 0.6, 3.0, 50),
+        # After 100 steps, the lowest of the others have not been found.
+        ([0.01], 0.55, 100.0, 3000),
+    ],
+)
+def test_soft_directions_of_a_known_spectrum_are_found(
+    soft: list[float], least: float, largest: float, count: int
+) -> None:
+    """What is called the smallest of all others is at most that, but for rounding."""
+    eigenvalues = np.concatenate([soft, np.linspace(least, largest, count)])
+
+    def difference(values: Floats) -> Floats:
+        return (eigenvalues - 1.0) * values
+
+    found = find_soft(difference, np.copy, len(eigenvalues))
+    np.testing.assert_allclose(found.values, soft, rtol=0.01)
+    products = found.duals @ found.duals.T
+    np.testing.assert_allclose(products, np.eye(len(soft)), atol=1e-9)
+    assert 0.0 < found.smallest <= least * (1.0 + 1e-9)
+    assert found.smallest >= min(least, 0.5)
 
 
 @pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")

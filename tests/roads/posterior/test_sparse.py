@@ -40,6 +40,7 @@ from superarm.roads.posterior import RoadGP, Trips, terms_of
 from superarm.roads.posterior.conjugate_gradients import conjugate_gradients
 from superarm.roads.posterior.engine import RoadEngine
 from superarm.roads.posterior.fit_schedule import trips_between_fits
+from superarm.roads.posterior.forms import EngineFactory, form_of
 from superarm.roads.posterior.log import Log
 from superarm.roads.posterior.mixed_equations import Unknowns
 from superarm.roads.posterior.noise import TripNoise
@@ -597,6 +598,46 @@ def test_the_form_becomes_sparse_with_many_roads(
     at_once.observe_trips(random_log(1, 250, ("edges",)))
     assert at_once.form == "sparse"
     assert fleet_gp("auto").form == "dense"
+
+
+@pytest.mark.parametrize(("functions", "most"), [(1, 6000), (9, 666)])
+def test_the_dense_form_is_used_up_to_its_largest_size(
+    functions: int, most: int
+) -> None:
+    factory = EngineFactory(
+        kernel=KERNEL,
+        sizes=SIZES,
+        functions=functions,
+        choice="auto",
+        tolerance=TOLERANCE,
+    )
+    assert factory.form_for(most) == "dense"
+    assert factory.form_for(most + 1) == "sparse"
+
+
+def test_a_log_of_many_roads_is_learned_in_the_sparse_form_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("superarm.roads.posterior.forms.DENSE_LARGEST", 20)
+    factory = EngineFactory(
+        kernel=KERNEL,
+        sizes=SIZES,
+        functions=1,
+        choice="auto",
+        tolerance=TOLERANCE,
+        half_life=8.0,
+    )
+    few, many = random_trip(np.random.default_rng(0)), random_log(1, 30)
+    engine = factory.with_all(factory.new(SCALES), few)
+    assert form_of(engine) == "dense"
+    engine = factory.with_all(engine, many)
+    assert form_of(engine) == "sparse"
+    age = engine.log.as_learned().age
+    assert age is not None
+    assert age.max() == 30 / 8.0  # of the first of 31 trips
+    trips = engine.log.view()
+    dense = RoadEngine.from_trips(KERNEL, SIZES, SCALES, trips, half_life=8.0)
+    assert_same(dense, engine, some_keys())
 
 
 def test_long_logs_are_fitted_less_often_in_the_sparse_form() -> None:
