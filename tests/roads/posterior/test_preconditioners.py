@@ -17,6 +17,7 @@ from road_logs import (
     ROWS,
     SIZES,
     TOLERANCE,
+    assert_same,
     random_log,
     some_keys,
 )
@@ -31,6 +32,7 @@ from superarm.roads.posterior import (
     mixed_equations,
 )
 from superarm.roads.posterior.engine import RoadEngine
+from superarm.roads.posterior.hourly_engine import HourlyEngine
 from superarm.roads.posterior.hourly_sparse_engine import HourlySparseEngine
 from superarm.roads.posterior.near_factor import NearFactor, near_factor
 from superarm.roads.posterior.sparse_engine import SparseRoadEngine
@@ -43,7 +45,7 @@ FORMS = ["plain", "hours"]
 
 def new_engine(form: str, backend: Backend = "numpy") -> SparseRoadEngine:
     if form == "hours":
-        scales = HourlyScales(near=0.8, near_hour=0.6, harmonics=2)
+        scales = HourlyScales(near=0.8, near_hour=0.6, harmonics=1)
         return HourlySparseEngine(KERNEL, SIZES, scales, TOLERANCE, backend)
     return SparseRoadEngine(KERNEL, SIZES, RoadScales(), TOLERANCE, backend)
 
@@ -139,6 +141,24 @@ def test_m_made_anew_is_that_of_new_equations(form: str, is_asked_for: bool) -> 
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_information_is_that_of_the_determinants(form: str) -> None:
+    engine = new_engine(form)
+    engine._add(log_of(form, 1, 60))
+    equations: Any = engine._equations
+    assert soft_modes_of(engine) > 0
+    units = np.eye(equations.size)
+    inverse = np.array([equations.precondition(unit) for unit in units])
+    prior = np.array(
+        [equations.prior_times(engine._unknowns(unit)).flat() for unit in units]
+    )
+    exact = -0.5 * (
+        np.linalg.slogdet(inverse).logabsdet + np.linalg.slogdet(prior).logabsdet
+    )
+    # Soft modes are orthogonal to 1e-6 or better.
+    assert equations.information() == pytest.approx(exact, rel=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_copies_are_factorised_apart(form: str, backend: Backend) -> None:
     """Before anything is factorised, a copy has no factor that it could share."""
@@ -201,6 +221,19 @@ def test_draws_of_what_neighbours_share_have_the_covariance_of_m() -> None:
             squares = np.mean(np.square(whitened), axis=1)
             assert np.abs(squares - 1.0).max() <= 5.0 * np.sqrt(2.0 / draws)
             assert abs(squares.mean() - 1.0) <= 4.0 * np.sqrt(2.0 / whitened.size)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_vehicles_of_other_masses_are_learned_as_by_the_dense_form(form: str) -> None:
+    """What a road does to all vehicles grows with their mass."""
+    log = log_of(form, 1, 30)
+    keys = in_form(form, some_keys(2, 30))
+    for rows in (log.keys, keys):
+        rows[:, Column.MASS_RATIO] = 1.0 + 0.5 * rows[:, Column.VEHICLE]
+    sparse = new_engine(form).with_all(log)
+    dense_type = RoadEngine if form == "plain" else HourlyEngine
+    dense = dense_type.from_trips(KERNEL, SIZES, sparse.scales, log)
+    assert_same(dense, sparse, keys)
 
 
 def test_variances_of_all_roads_follow_later_trips() -> None:

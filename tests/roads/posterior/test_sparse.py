@@ -638,6 +638,13 @@ def test_a_log_of_many_roads_is_learned_in_the_sparse_form_at_once(
     trips = engine.log.view()
     dense = RoadEngine.from_trips(KERNEL, SIZES, SCALES, trips, half_life=8.0)
     assert_same(dense, engine, some_keys())
+    # So is one that is computed anew, under the scales that are asked for.
+    others = RoadScales(near=1.0, own=3.0)
+    again = factory.rebuilt(dense, others)
+    assert form_of(again) == "sparse"
+    assert again.scales == others
+    dense = RoadEngine.from_trips(KERNEL, SIZES, others, trips, half_life=8.0)
+    assert_same(dense, again, some_keys())
 
 
 def test_long_logs_are_fitted_less_often_in_the_sparse_form() -> None:
