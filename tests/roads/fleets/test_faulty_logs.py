@@ -380,3 +380,42 @@ def test_without_motion_whole_trips_have_the_energy_that_was_metered(
         assert abs(one.metered.sum() - other.metered.sum()) <= 1e-9 * moved
         is_changed |= not np.allclose(one.metered, other.metered)
     assert is_changed
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.8])
+def test_a_likely_shift_of_a_log_warns_of_each_vehicle(ratio: float) -> None:
+    """Unless there is a warning about its ratio already."""
+    rng = np.random.default_rng(3)
+    trips = []
+    warned = 0
+    for number in range(12):
+        model = rng.uniform(20.0, 35.0, 5)
+        late = np.roll(model, 1) + rng.normal(0.0, 4.0, 5)
+        late *= ratio * model.sum() / late.sum()
+        trips.append((f"v{number}", energies(late, model)))
+        scales = [ratio] * len(trips)
+        together = evidence([[trip] for _, trip in trips], scales, "late")
+        if not checks.LIKELY <= together.t < checks.SURE:
+            continue
+        warned += 1
+        verdict = check_log(trips)
+        assert verdict.everywhere is None
+        assert verdict.vehicles.keys() == {name for name, _ in trips}
+        expected = "used 1.8 times" if ratio > 1.0 else "one row late"
+        for finding in verdict.vehicles.values():
+            assert not finding.refused
+            assert expected in finding.message
+    assert warned > 0
+
+
+@pytest.mark.parametrize("ratio", [0.2, 3.0])
+def test_evidence_does_not_depend_on_the_unit(ratio: float) -> None:
+    rng = np.random.default_rng(0)
+    model = rng.uniform(5.0, 60.0, 12)
+    metered = np.roll(model, 1) + rng.normal(0.0, 3.0, 12)
+    usual = evidence([[energies(metered, model)]], [1.0], "late")
+    scaled = evidence([[energies(ratio * metered, model)]], [ratio], "late")
+    assert scaled == pytest.approx(usual)
+    # Of a ratio beyond all plausible ones, the nearest plausible one counts.
+    beyond = evidence([[energies(metered, model)]], [1000.0], "late")
+    assert beyond == evidence([[energies(metered, model)]], [10.0], "late")

@@ -37,7 +37,7 @@ from superarm.roads.energy import RoadScales, Vehicle
 from superarm.roads.fleets import LoggedTrip, TripSection, learn_trips
 from superarm.roads.networks import generate_city
 from superarm.roads.posterior import RoadGP, Trips, terms_of
-from superarm.roads.posterior.conjugate_gradients import conjugate_gradients
+from superarm.roads.posterior.conjugate_gradients import CAUTION, conjugate_gradients
 from superarm.roads.posterior.engine import RoadEngine
 from superarm.roads.posterior.fit_schedule import trips_between_fits
 from superarm.roads.posterior.forms import EngineFactory, form_of
@@ -402,6 +402,69 @@ def test_the_bound_of_the_error_holds() -> None:
             error = exact.x - solution.x
             norm = np.sqrt(error @ equations.times(error))
             assert norm <= solution.error <= share
+
+
+def radau_bound(Q: Floats, b: Floats, steps: int, mu: float) -> float:
+    """By its definition: the Lanczos matrix T of some steps, with a row that gives it the eigenvalue μ.
+
+    ‖b‖² (T̂⁻¹)₁₁ is above bᵀ Q⁻¹ b, and ‖b‖² (T⁻¹)₁₁ is what the steps have found of it.
+    """
+    basis = [b / np.linalg.norm(b)]
+    below = []
+    for _ in range(steps):
+        following = Q @ basis[-1]
+        for _ in range(2):
+            for vector in basis:
+                following = following - (vector @ following) * vector
+        below.append(float(np.linalg.norm(following)))
+        basis.append(following / below[-1])
+    V = np.array(basis[:steps])
+    T = V @ Q @ V.T
+    last = np.zeros(steps)
+    last[-1] = below[-1]
+    corner = mu + below[-1] * np.linalg.solve(T - mu * np.eye(steps), last)[-1]
+    wider = np.block([[T, last[:, None]], [last, np.array([[corner]])]])
+    found = np.linalg.inv(T)[0, 0]
+    return float((b @ b) * (np.linalg.inv(wider)[0, 0] - found))
+
+
+def test_the_bound_of_the_error_is_that_of_gauss_and_radau() -> None:
+    rng = np.random.default_rng(0)
+    eigenvalues = np.linspace(0.5, 9.0, 20)
+    rotation = np.linalg.qr(rng.standard_normal((20, 20)))[0]
+    Q = (rotation * eigenvalues) @ rotation.T
+    b = rng.standard_normal(20)
+    exact = np.linalg.solve(Q, b)
+    for steps in range(1, 9):
+        solution = conjugate_gradients(
+            lambda x: Q @ x,
+            np.copy,
+            b,
+            start=None,
+            is_enough=lambda squared, gained: False,
+            smallest=eigenvalues[0],
+            most=steps,
+        )
+        bound = radau_bound(Q, b, steps, CAUTION * eigenvalues[0])
+        assert solution.error**2 == pytest.approx(bound, rel=1e-6)
+        away = exact - solution.x
+        assert solution.error**2 >= away @ Q @ away
+        assert solution.gained == pytest.approx(b @ solution.x)
+        assert solution.smallest == eigenvalues[0]
+
+
+def test_before_anything_is_measured_no_error_is_small() -> None:
+    solution = conjugate_gradients(
+        np.copy,
+        np.copy,
+        np.ones(3),
+        start=None,
+        is_enough=lambda squared, gained: squared < 1e9,
+        smallest=np.inf,
+        most=0,
+    )
+    assert solution.error == np.inf
+    assert not solution.converged
 
 
 def test_too_few_steps_are_not_enough() -> None:
