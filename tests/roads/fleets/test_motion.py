@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from superarm.roads.fleets import (
     TripSection,
     learn_trips,
     read_trips,
+    reading,
     vehicle_number,
 )
 from superarm.roads.fleets.metering import split_trip
@@ -487,3 +489,16 @@ def test_parts_of_a_trip_have_the_borders_of_their_own_rewards() -> None:
     assert other.borders.size.tolist() == [1.0, 2.0, 3.0, 4.0]
     assert other.borders.variance.tolist() == [11.0, 12.0, 13.0, 14.0]
     assert other.rewards.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_one_trip_speaks_for_a_reading_by_a_bounded_amount(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three readings of two trips: of one, by which they hardly differ, and of a slip of the meter."""
+    densities = iter([[-10.0, -3.0], [-12.0, -5000.0], [-11.0, -4.0]])
+    monkeypatch.setattr(reading, "_log_densities", lambda *_: np.array(next(densities)))
+    monkeypatch.setattr(reading.Trips, "joined", lambda trips: trips)
+    readings: Any = [{0: None, 1: None}] * 3
+    posterior: Any = None
+    evidence = reading._evidence(posterior, readings, [0, 1])
+    np.testing.assert_allclose(evidence, [0.0, -2.0 - 20.0, -1.0 - 1.0])

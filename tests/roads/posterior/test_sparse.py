@@ -26,6 +26,7 @@ from road_logs import (
     some_keys,
 )
 from scipy.sparse import csr_array, diags_array
+from scipy.stats import multivariate_normal
 
 from superarm.core import Floats
 from superarm.core.compiling import Backend
@@ -152,6 +153,32 @@ def test_many_trips_are_judged_nearly_as_one_by_one() -> None:
         # A variance from 200 draws is off by 10 %, four times as far at worst; it is a part of the whole.
         assert np.abs(ratios - 1.0).max() <= 0.1
         assert (np.abs(approximate.mean - exact.mean) <= TOLERANCE * std).all()
+
+
+def test_densities_are_those_of_the_normal_distribution() -> None:
+    dense, _ = both(random_log(2, 30))
+    trip = random_trip(np.random.default_rng(7))
+    expected = dense.expect(trip)
+    normal = multivariate_normal(expected.mean, expected.total_cov)
+    exact = normal.logpdf(trip.rewards)
+    assert expected.log_density(trip.rewards) == pytest.approx(exact, rel=1e-9)
+
+
+def test_trips_that_wait_for_a_solve_count_when_many_are_judged() -> None:
+    """Whatever was predicted for them meanwhile."""
+    dense, sparse = both(random_log(2, 120))
+    rng = np.random.default_rng(3)
+    waiting = random_trip(rng)
+    dense.absorb(waiting)
+    sparse.absorb(waiting)
+    assert sparse._pending == 1
+    sparse._x = np.zeros_like(sparse._x)  # as far off as can be
+    for trip, judged in zip(
+        random_log(5, 6).each(), sparse.judge_all(random_log(5, 6)), strict=True
+    ):
+        exact = dense.expect(trip)
+        std = np.sqrt(np.diagonal(exact.cov))
+        assert (np.abs(judged.mean - exact.mean) <= TOLERANCE * std).all()
 
 
 @pytest.mark.parametrize("is_late", [False, True])
