@@ -26,13 +26,6 @@ _HOURS = 24.0
 _PARKED = 600.0  # seconds beyond a multiple of those on empty roads: no jam, but a stop
 _SLOWEST = 5.0
 _LEAST_GAP = 50.0  # metres that may be missing from any section
-# The largest values that a section may have, where the log has them; the least is 0.
-_MOST = {
-    "hour": _HOURS,
-    "seconds": np.inf,
-    "start_speed": FASTEST,
-    "end_speed": FASTEST,
-}
 
 
 class ExaminedTrip(NamedTuple):
@@ -129,10 +122,16 @@ def _check_trip(trip: LoggedTrip) -> None:
         raise InputError("the trip has no edges")
     for section in trip.sections:
         as_number(section.energy, "energy_wh", -MOST_WH, MOST_WH)
-        for name, most in _MOST.items():
-            value = getattr(section, name)
-            if value is not None:
-                as_number(value, name, 0.0, most)
+        _check_optional(section.hour, "hour", _HOURS)
+        _check_optional(section.seconds, "seconds", np.inf)
+        _check_optional(section.start_speed, "start_speed", FASTEST)
+        _check_optional(section.end_speed, "end_speed", FASTEST)
+
+
+def _check_optional(value: float | None, name: str, most: float) -> None:
+    """Refuse a number below 0 or above ``most``, where the log has one."""
+    if value is not None:
+        as_number(value, name, 0.0, most)
 
 
 def _route_of(graph: LineGraph, trip: LoggedTrip) -> _Route:
