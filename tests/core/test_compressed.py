@@ -151,12 +151,12 @@ BAD = {
     "endless nothings": (
         [("a.npy", npy((1 << 60,), dtype="|S0"))],
         zipfile.ZIP_STORED,
-        "impossible",
+        "header that is not valid",
     ),
     "objects": (
         [("a.npy", npy((2,), bytes(16), dtype="|O"))],
         zipfile.ZIP_STORED,
-        "impossible",
+        "header that is not valid",
     ),
     "a stranger": (
         [("a.npy", ARRAY_FILE), ("b.txt", b"x")],
@@ -172,7 +172,7 @@ def test_mislabelled_arrays_are_rejected(members, method, words, monkeypatch):
     def unpacked(*_, **__):
         raise AssertionError("an array was unpacked")
 
-    monkeypatch.setattr(np.lib.format, "read_array", unpacked)
+    monkeypatch.setattr("superarm.core.compressed.read_array", unpacked)
     with pytest.raises(InputError, match=words):
         read_npz(npz(members, method), most=1 << 20)
 
@@ -188,7 +188,7 @@ def test_wrong_sizes_in_a_zip_directory_are_rejected(monkeypatch):
     def unpacked(*_, **__):
         raise AssertionError("an array was unpacked")
 
-    monkeypatch.setattr(np.lib.format, "read_array", unpacked)
+    monkeypatch.setattr("superarm.core.compressed.read_array", unpacked)
     with pytest.raises(InputError, match="far more than such a file holds"):
         read_npz(buffer)
 

@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
 from numpy.typing import NDArray
 
 from .errors import FileError, InputError
 from .files import open_file
+from .npy_headers import read_array, read_array_header
 
 # The most by which a text may grow when it is unpacked: road networks grow 5 to 15 times.
 _GROWTH = 100
@@ -43,10 +43,6 @@ _DAMAGE = (
     RuntimeError,
     OverflowError,
 )
-_FORMAT_READERS: dict[Any, Callable[[Any], Any]] = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
 
 
 def open_packed(path: Path) -> BinaryIO:
@@ -186,7 +182,7 @@ def read_npz(
                 )
         for name, member in chosen.items():
             with archive.open(member) as packed:
-                arrays[name] = np.lib.format.read_array(packed, allow_pickle=False)
+                arrays[name] = read_array(packed)
     return arrays
 
 
@@ -219,16 +215,6 @@ def _array_name(member: zipfile.ZipInfo) -> str:
 def _stated_size(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
     """The bytes of a member, header included, as its header states them."""
     with archive.open(member) as packed:
-        version = np.lib.format.read_magic(packed)
-        if version not in _FORMAT_READERS:
-            raise InputError(
-                f"it has an array in version {version} of numpy's format; "
-                "versions 1.0 and 2.0 are read"
-            )
-        shape, _, dtype = _FORMAT_READERS[version](packed)
-        if dtype.hasobject or dtype.itemsize == 0 or min(shape, default=0) < 0:
-            raise InputError(
-                f"it has an array of {dtype} and shape {shape}, which is impossible"
-            )
-        numbers_size: int = math.prod(shape) * dtype.itemsize
+        header = read_array_header(packed)
+        numbers_size: int = math.prod(header.shape) * header.dtype.itemsize
         return packed.tell() + numbers_size

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core.errors import InputError
+from superarm.core.npy_headers import read_array_header
 
 from .trusted_files import open_trusted, write_whole
 
@@ -135,13 +136,11 @@ def _checksum(values: Numbers) -> int:
 
 def _map(file: Any) -> Numbers:
     """The one array of a file, memory-mapped."""
-    version = np.lib.format.read_magic(file)
-    if version != (1, 0):
+    header = read_array_header(file)
+    if header.dtype != np.dtype(np.int32) or len(header.shape) != 1:
         raise InputError("not a file of this kind")
-    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    if dtype != np.dtype(np.int32) or len(shape) != 1:
-        raise InputError("not a file of this kind")
-    return np.memmap(file, dtype=np.int32, mode="r", offset=file.tell(), shape=shape)
+    begin = file.tell()
+    return np.memmap(file, dtype=np.int32, mode="r", offset=begin, shape=header.shape)
 
 
 def _parts(values: Numbers, digest: bytes) -> list[Numbers]:
