@@ -262,3 +262,31 @@ def test_a_restored_posterior_draws_from_the_same_random_numbers() -> None:
         repeated = again._engine.draw(keys, np.random.default_rng(seed))
         # Both solve to the tolerance.
         assert (np.abs(repeated - drawn) <= 2.0 * TOLERANCE * std).all()
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("later_trips", "asks_for_variances"), [(12, False), (2, True)]
+)
+def test_soft_modes_are_found_again_once_trips_contain_more(
+    form: str, later_trips: int, asks_for_variances: bool
+) -> None:
+    """A direction that few trips left wide is narrow after many, also where no road is new."""
+
+    def trips(count: int) -> Trips:
+        vehicles = [number % 2 for number in range(count)]
+        return Trips.joined([trip_by(form, vehicle, 40) for vehicle in vehicles])
+
+    engine, fresh = new_engine(form), new_engine(form)
+    engine._add(trips(10))
+    assert soft_modes_of(engine) > 0
+    engine._add(trips(later_trips))
+    fresh._add(trips(10 + later_trips))
+    keys = in_form(form, ROWS[fresh._visited])
+    if asks_for_variances:
+        engine._equations.refresh_for_variances()
+    np.testing.assert_allclose(
+        engine._equations.approximate_variances(engine._arms(keys)),
+        fresh._equations.approximate_variances(fresh._arms(keys)),
+        rtol=ROUNDING,
+    )

@@ -163,12 +163,15 @@ class HourlyEquations(PreconditionedEquations):
 
     def _is_stale(self) -> bool:
         """Whether M is from before much of what is known of roads."""
-        if self._is_slow:
+        if self._is_slow or self._has_grown():
             return True
         known = self._known_of_mean()
         change = np.abs(known - self._factorised)
         changed = np.count_nonzero(change > 0.5 * self._own_precision[:, 0])
         return bool(changed > _STALE * len(self._driven()))
+
+    def _total_information(self) -> float:
+        return float(self._road_information[:, 0, 0].sum())
 
     def _driven(self) -> Ints:
         """Roads that were driven on, (s,)."""
@@ -236,6 +239,7 @@ class HourlyEquations(PreconditionedEquations):
             self._near_cache.append(self._new_near_inverse())
             self._factorised = self._known_of_mean()
             self._modes = HourlyModes.none()
+            self._information_of_M = self._total_information()
             self._forget_measurements()
         return self._near_cache[0]
 

@@ -240,12 +240,15 @@ class MixedEquations(PreconditionedEquations):
 
     def _is_stale(self) -> bool:
         """Whether M is from before much of what is known of roads."""
-        if self._is_slow:
+        if self._is_slow or self._has_grown():
             return True
         change = np.abs(self._current_shift() - self._shift)
         changed = np.count_nonzero(change > 0.5 * self._own_precision)
         known = np.count_nonzero(self._road_information)
         return bool(changed > _STALE * known)
+
+    def _total_information(self) -> float:
+        return float(self._road_information.sum())
 
     def _current_shift(self) -> Floats:
         """λ D⁻¹/(D⁻¹ + λ), (n,)."""
@@ -309,6 +312,7 @@ class MixedEquations(PreconditionedEquations):
             self._shift = self._current_shift()
             self._factor_cache.append(self._factorise())
             self._modes = SoftModes.none()
+            self._information_of_M = self._total_information()
             self._forget_measurements()
         return self._factor_cache[0]
 

@@ -24,12 +24,17 @@ MOST_STEPS = 1000
 """Steps after which a solve gives up and warns."""
 # Steps for means above which M is made anew.
 _SLOW = 15
+# By what factor the information of trips may grow until M is made anew, and where variances are those of
+# M. Directions that M corrects are as wide as they were when it was made.
+_GROWTH = 2.0
+_GROWTH_FOR_VARIANCES = 1.02
 
 
 class PreconditionedEquations(ABC):
     """Q and its preconditioner; a subclass has the blocks of both."""
 
     def __init__(self) -> None:
+        self._information_of_M = 0.0
         self._forget_measurements()
 
     def _forget_measurements(self) -> None:
@@ -39,6 +44,19 @@ class PreconditionedEquations(ABC):
         # Steps of the first solve for means with this M, and whether later ones take far more.
         self._first_steps: int | None = None
         self._is_slow = False
+
+    @abstractmethod
+    def _total_information(self) -> float:
+        """The information of all trips about single roads, summed over roads."""
+
+    def _has_grown(self, factor: float = _GROWTH) -> bool:
+        """Whether trips contain more than so many times the information that M was made from."""
+        return self._total_information() > factor * self._information_of_M
+
+    def refresh_for_variances(self) -> None:
+        """Have M made anew if its variances are from before more than a few trips."""
+        if self._has_grown(_GROWTH_FOR_VARIANCES):
+            self.refresh()
 
     @property
     @abstractmethod

@@ -558,6 +558,7 @@ class SparseRoadEngine:
         count = len(arms.edges)
         if count <= _MOST_SOLVED:
             return self._solved_variances(arms, np.arange(count))
+        self._equations.refresh_for_variances()
         variances = self._equations.approximate_variances(arms)
         # Of roads that were never driven on, M is as good as Q.
         is_driven = np.isin(arms.edges, self._visited)
