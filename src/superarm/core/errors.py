@@ -18,7 +18,8 @@
     ├── InterruptedUpdateError (RuntimeError)  an update was left half done
     ├── StateError (ValueError)            a saved state is damaged, or another part's
     ├── ConflictError (RuntimeError)       something is already there, learned already or out of order
-    │                                      (the command line exits with 3)
+    │   │                                  (the command line exits with 3)
+    │   └── RepeatedRewardError            … a reward that was learned already
     ├── MissingDataError (FileNotFoundError)
     └── MissingExtraError (ImportError)    an optional dependency is absent; names the pip line
 
@@ -115,6 +116,19 @@ class StateError(SuperarmError, ValueError):
 
 class ConflictError(SuperarmError, RuntimeError):
     """Something is already there and must not be overwritten."""
+
+
+class RepeatedRewardError(ConflictError):
+    """A reward was learned already.
+
+    Args:
+        message: What is wrong, and what to do.
+        position: The position of its arm in the offer.
+    """
+
+    def __init__(self, message: str, *, position: int) -> None:
+        super().__init__(message)
+        self.position = position
 
 
 class MissingDataError(SuperarmError, FileNotFoundError):

@@ -217,7 +217,10 @@ class Bandit(Displayable, BanditVerbs):
             if not fold.awaits_all_rewards(tell.decision):
                 earlier = self._current.find_event(fold, key)
             if earlier is not None:
-                check_same(earlier, body, f"rewards of decision {tell.decision!r}")
+                advice = "recorded rewards cannot be changed"
+                if observation_id is not None:
+                    advice = "use another id, for arms without a reward so far"
+                check_same(earlier, body, f"decision {tell.decision!r}", advice)
                 return self._no_change()
             event = fold.next_event(Kind.OBSERVED, body, key)
             durable = self._current.record(fold, event, feedback=feedback)

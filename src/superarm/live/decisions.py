@@ -8,7 +8,7 @@ from enum import StrEnum
 import numpy as np
 
 from superarm.core import Decision, Feedback, Floats, Offer
-from superarm.core.errors import InputError, NotFoundError
+from superarm.core.errors import ConflictError, InputError, NotFoundError
 
 _MOST_IN_MESSAGE = 9  # ids of arms
 
@@ -120,3 +120,16 @@ def no_decision(decision_id: str) -> NotFoundError:
         decision_id: Its id.
     """
     return NotFoundError(f"there is no decision {decision_id!r}")
+
+
+def already_rewarded(decision_id: str, arm: object) -> ConflictError:
+    """The error for a second reward of an arm.
+
+    Args:
+        decision_id: The decision.
+        arm: The id of the arm.
+    """
+    return ConflictError(
+        f"the reward of arm {arm!r} in decision {decision_id!r} is already recorded and cannot be "
+        "changed; send only rewards of other arms, or repeat the earlier request exactly"
+    )

@@ -12,14 +12,19 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from superarm.core import Arms, Decision, Feedback, Offer, Policy
-from superarm.core.errors import ConflictError, InputError, StateError
+from superarm.core.errors import (
+    ConflictError,
+    InputError,
+    RepeatedRewardError,
+    StateError,
+)
 from superarm.core.streams import stream
 from superarm.policies import Exploring
 from superarm.policies.base import Learner
 
 from .bandit_journal import BanditJournal
 from .codec import digest
-from .decisions import DecisionRecord, OpenDecision
+from .decisions import DecisionRecord, OpenDecision, already_rewarded
 from .event_reader import EventReader
 from .events import Event, Kind
 from .observations import HoldBackQueue, Observation
@@ -253,7 +258,11 @@ class Fold:
         decision_id = event.body["decision"]
         observation = self.reader.observation(event, feedback)
         if self.policy.exchangeable:
-            self._learn(observation)
+            try:
+                self._learn(observation)
+            except RepeatedRewardError as error:
+                arm = observation.offer.arms.ids[error.position]
+                raise already_rewarded(decision_id, arm) from error
             self._mark_seen(decision_id, observation.feedback)
             return
         self._check_in_time(decision_id, observation)
@@ -283,9 +292,7 @@ class Fold:
         )
         if repeated:
             arm = observation.offer.arms.ids[repeated[0]]
-            raise ConflictError(
-                f"the reward of arm {arm!r} in decision {decision_id!r} is already recorded"
-            )
+            raise already_rewarded(decision_id, arm)
 
     def _learn_ready(self) -> None:
         """Learn what waited for earlier decisions, in the order of decisions."""

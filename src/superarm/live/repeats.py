@@ -14,20 +14,29 @@ from superarm.core.serialization import from_json, to_json
 from .codec import encode_body
 from .events import Event
 
+_NAMES = {"feedback": "rewards"}
+"""Entries of bodies that users know by another name."""
 
-def check_same(earlier: Event, request: Mapping[str, Any], label: str) -> None:
+
+def check_same(
+    earlier: Event,
+    request: Mapping[str, Any],
+    label: str,
+    advice: str = "use another id",
+) -> None:
     """Refuse another request under an id that was used before.
 
     Args:
         earlier: The event that the first request recorded.
         request: What the body of a new event would contain.
         label: What the id belongs to, for the error message.
+        advice: What to do, for the error message.
     """
     for name, value in request.items():
         recorded = earlier.body[name]
         if _comparable(name, value) != _comparable(name, recorded):
             raise ConflictError(
-                f"{label}: already recorded with different {name}; use another id"
+                f"{label}: already recorded with different {_NAMES.get(name, name)}; {advice}"
             )
 
 

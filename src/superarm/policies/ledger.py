@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Decision, Feedback, Ints, Offer, Posterior, State
-from superarm.core.errors import ConflictError, InputError, StateError, UnknownArmError
+from superarm.core.errors import (
+    ConflictError,
+    InputError,
+    RepeatedRewardError,
+    StateError,
+    UnknownArmError,
+)
 from superarm.core.inputs import as_count, frozen, require_size, require_type
 from superarm.core.migrations import up_to_date
 
@@ -324,9 +330,10 @@ class Ledger:
         else:
             return
         if repeated:
-            raise ConflictError(
+            raise RepeatedRewardError(
                 f"the reward of position {repeated[0]} in step {step} was learned already; give every "
-                "decision a step of its own, or make an IndexPolicy with repeats=True"
+                "decision a step of its own, or make an IndexPolicy with repeats=True",
+                position=repeated[0],
             )
 
     def check_order(self, decision: Decision, learner: str) -> None:
