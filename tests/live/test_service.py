@@ -224,6 +224,16 @@ def test_rewards_of_numbered_arms_are_reported_by_number(http: httpx.Client) -> 
     assert len(prediction["mean"]) == len(prediction["std"]) == 2
 
 
+def test_a_body_that_is_not_json_names_the_place(http: httpx.Client) -> None:
+    path = "/v1/bandits/menu/decisions"
+    as_json = {"Content-Type": "application/json"}
+    cut_off = http.post(path, content=b'{"arms": ', headers=as_json)
+    assert "body: not JSON, at character 9" in detail(cut_off, 422)
+    form = {"Content-Type": "application/x-www-form-urlencoded"}  # as by curl --data
+    as_form = http.post(path, content=b'{"arms": ["tea"]}', headers=form)
+    assert "Content-Type: application/json" in detail(as_form, 422)
+
+
 def test_named_arms_and_history(http: httpx.Client) -> None:
     named = http.put("/v1/bandits/menu/arms", json={"arms": MENU})
     assert named.status_code == 204
@@ -237,7 +247,7 @@ def test_named_arms_and_history(http: httpx.Client) -> None:
     assert http.post(path, json=body).status_code == 201
     assert http.post(path, json=body).status_code == 200
     other = {**body, "rewards": {"tea": 3.0}}
-    assert "different feedback" in detail(http.post(path, json=other), 409)
+    assert "different rewards" in detail(http.post(path, json=other), 409)
 
 
 def test_a_spec_can_be_changed_and_refitted(http: httpx.Client) -> None:

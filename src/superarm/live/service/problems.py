@@ -235,8 +235,15 @@ def faults_of(error: RequestValidationError) -> str:
     Args:
         error: The error of the request.
     """
-    faults = []
-    for fault in error.errors()[:3]:
-        place = ".".join(str(part) for part in fault["loc"])
-        faults.append(f"{place}: {fault['msg']}")
-    return "; ".join(faults)
+    return "; ".join(_describe(fault) for fault in error.errors()[:3])
+
+
+def _describe(fault: dict[str, Any]) -> str:
+    """What is wrong in one place of a request."""
+    if fault["type"] == "json_invalid":
+        where, character = fault["loc"]
+        return f"{where}: not JSON, at character {character}: {fault['ctx']['error']}"
+    if tuple(fault["loc"]) == ("body",) and fault["type"] == "model_attributes_type":
+        return "body: must be a JSON object, sent as Content-Type: application/json"
+    place = ".".join(str(part) for part in fault["loc"])
+    return f"{place}: {fault['msg']}"
