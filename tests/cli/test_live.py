@@ -572,6 +572,7 @@ def test_replay_of_what_is_not_there(cli: Command, url: str) -> None:
     assert "no bandit 'other'" in cli("replay", "other", "--storage", url).fails(2)
     message = cli("replay", "menu", "--storage", "http://127.0.0.1:9").fails(2)
     assert "storage must be a URL" in message
+    assert "pass the storage of that service" in message
 
 
 # --- tenants -------------------------------------------------------------------------------

@@ -358,14 +358,14 @@ def outdated(where: str, url: str, schema: int) -> StateError:
 
 
 def bandit_exists(name: str) -> ConflictError:
-    """The error for a second bandit of the same name.
+    """The error for a second bandit of the same name, with another spec.
 
     Args:
         name: The name.
     """
     return ConflictError(
-        f"there is already a bandit named {name!r}; pass load_if_exists=True, load it with "
-        "load_bandit, or choose another name"
+        f"there is already a bandit named {name!r}, created with another spec; choose another name, or "
+        "load that bandit (load_bandit, or load_if_exists=True)"
     )
 
 

@@ -93,7 +93,10 @@ def _open_journal(url: str, upgrade: bool) -> Journal:
 
         return PostgresJournal(url, upgrade=upgrade)
     scheme = url.partition(":")[0]  # the rest may contain a password
+    advice = ""
+    if scheme in ("http", "https"):
+        advice = "; pass the storage of that service, or use superarm.client"
     raise InputError(
         "storage must be a URL such as 'sqlite:///bandits.db' or "
-        f"'postgresql://user@host/database', got {scheme!r:.60}…"
+        f"'postgresql://user@host/database', got {scheme!r:.60}…{advice}"
     )

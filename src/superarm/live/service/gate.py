@@ -107,7 +107,10 @@ class Gate:
 def _require_token(authorization: str | None, subscription_key: str | None) -> str:
     token = _token(authorization, subscription_key)
     if token is None:
-        raise _unauthorized("this service needs a token: 'Authorization: Bearer …'")
+        raise _unauthorized(
+            "this service needs a token: send 'Authorization: Bearer …' (Client: token=…; command line: "
+            "SUPERARM_TOKEN)"
+        )
     return token
 
 
