@@ -117,6 +117,9 @@ def test_a_half_life_belongs_to_the_state(cli: Command, town: Any, log: Path) ->
     assert (ageing.predict(roads).std > lasting.predict(roads).std).all()
     refused = cli(*words(town, log), *vans, "--half-life", "9").fails(1)
     assert "this state was learned with half_life 6.0, got 9.0" in refused
+    lasting_log = words(town, log, state="lasting.npz")
+    refused = cli(*lasting_log, *vans, "--half-life", "9").fails(1)
+    assert "this state was learned without half_life, got 9.0" in refused
     cli(*words(town, log), *vans)  # by default as in the state
     assert load("fleet.npz").posterior.half_life == 6.0
 

@@ -357,8 +357,10 @@ def _road_posterior(
     for name, value in options.items():
         learned_with = getattr(posterior, name)
         if value is not None and learned_with != value:
+            learned = f"with {name} {learned_with!r}"
+            if learned_with is None:
+                learned = f"without {name}"
             raise StateError(
-                f"this state was learned with {name} {learned_with!r}, got {value!r}; omit {name}, or "
-                "start a new state"
+                f"this state was learned {learned}, got {value!r}; omit {name}, or start a new state"
             )
     return posterior
