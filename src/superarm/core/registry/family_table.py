@@ -111,7 +111,7 @@ FAMILIES: dict[str, Family] = {
         Problem,
     ),
     "structure": Family(
-        "what an offer tells the oracle besides its arms",
+        "constraints of an offer, for the oracle",
         ("superarm.oracles", "superarm.core.graphs"),
     ),
     "vehicle": Family(
