@@ -123,10 +123,10 @@ class RepeatedRewardError(ConflictError):
 
     Args:
         message: What is wrong, and what to do.
-        position: The position of its arm in the offer.
+        position: The position of its arm in the offer, where one is known.
     """
 
-    def __init__(self, message: str, *, position: int) -> None:
+    def __init__(self, message: str, position: int | None = None) -> None:
         super().__init__(message)
         self.position = position
 

@@ -261,6 +261,8 @@ class Fold:
             try:
                 self._learn(observation)
             except RepeatedRewardError as error:
+                if error.position is None:
+                    raise
                 arm = observation.offer.arms.ids[error.position]
                 raise already_rewarded(decision_id, arm) from error
             self._mark_seen(decision_id, observation.feedback)
