@@ -18,7 +18,10 @@ from superarm.core.errors import ConflictError, NotFoundError, SuperarmError
 from superarm.kernels import SquaredExponential
 from superarm.live import Bandit, Storage, create_bandit, load_bandit
 from superarm.live.answers import Tell
+from superarm.live.bandit_journal import BanditJournal
+from superarm.live.current_fold import CurrentFold
 from superarm.live.events import Kind
+from superarm.live.journal import StorageError
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import SparseVariational, StreamingGP
@@ -163,3 +166,28 @@ def test_verbs_that_race_lose_and_double_nothing(
         assert set(reloaded.pending) == pending
         replay = reloaded.verify()
         assert replay.same, replay.differences
+
+
+def test_a_call_right_after_a_failed_write_reads_the_journal_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for an event may call again before the callbacks of its failure ran."""
+    storage = Storage(f"sqlite:///{tmp_path / 'bandits.db'}")
+    bandit = create_bandit("menu", spec=policy(StreamingGP, 1.0), storage=storage)
+    menu = {"mocha": [0.1], "latte": [0.6], "tea": [0.9]}
+    answer = bandit.ask(menu)
+    rewards = dict.fromkeys(answer.arms, 0.5)
+    monkeypatch.setattr(CurrentFold, "_drop_if_failed", lambda *_: None)
+    monkeypatch.setattr(BanditJournal, "_finish_append", lambda *_: None)
+
+    def fail(_: Any) -> None:
+        raise StorageError("the disk is full")
+
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(storage.journal, "append", fail)
+        with pytest.raises(StorageError, match="the disk is full"):
+            bandit.tell(answer.id, rewards=rewards)
+    assert bandit.tell(answer.id, rewards=rewards)  # new: the first was never stored
+    storage.close()
+    again = load_bandit("menu", storage=f"sqlite:///{tmp_path / 'bandits.db'}")
+    assert list(again.pending) == []

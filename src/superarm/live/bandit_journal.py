@@ -138,8 +138,14 @@ class BanditJournal:
             with suppress(SuperarmError):
                 self.flush()
 
+    def has_failed(self) -> bool:
+        """Whether an event could not be stored since the last reset."""
+        return self._commits.has_failed(self._bandit)
+
     def reset(self) -> None:
-        """Accept events again after a failure."""
+        """Accept events again after a failure. Nothing that was queued is stored any more."""
+        with self._lock:
+            self._queued.clear()
         self._commits.reset(self._bandit)
 
     def snapshot(self, last: int | None = None) -> Snapshot | None:

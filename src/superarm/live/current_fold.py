@@ -49,6 +49,9 @@ class CurrentFold:
 
     def read(self) -> Fold:
         """The fold, read from the journal if necessary. The caller holds the lock."""
+        # Whoever waited for a failed event may call again before its fold is dropped.
+        if self._journal.has_failed():
+            self._fold = None
         if self._fold is not None and self._is_behind(self._fold):
             self._fold = None
         if self._fold is None:

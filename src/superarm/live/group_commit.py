@@ -82,6 +82,16 @@ class GroupCommit:
         """Appends that wait for a transaction."""
         return len(self._queue)
 
+    def has_failed(self, bandit: int) -> bool:
+        """Whether an event of a bandit could not be stored since it was last loaded.
+
+        It is true before anybody who waits for the event hears of the failure.
+
+        Args:
+            bandit: The id of the bandit.
+        """
+        return bandit in self._failed
+
     def reset(self, bandit: int) -> None:
         """Accept events of a bandit again, once it has been reloaded from the journal.
 
